@@ -1,0 +1,1 @@
+"""The broker: an edge (net) over a control plane (metadata) and a data plane (storage)."""

@@ -1,0 +1,1 @@
+"""The edge: sockets, sessions and the commands behind them."""

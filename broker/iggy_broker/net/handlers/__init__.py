@@ -1,0 +1,1 @@
+"""One function per command, grouped by what they act on."""

@@ -1,0 +1,1 @@
+"""The iggykube command line and local mode."""

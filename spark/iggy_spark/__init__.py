@@ -1,0 +1,1 @@
+"""Spark reads Iggy topics: the data source and the sink job."""

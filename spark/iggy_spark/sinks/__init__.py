@@ -1,0 +1,1 @@
+"""Where the sink job writes: one class per kind of target."""

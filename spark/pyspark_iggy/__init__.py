@@ -1,0 +1,1 @@
+"""Lets PySpark find format("iggy") without registration."""

@@ -1,0 +1,1 @@
+"""A small Iggy client, blocking and async, on top of iggy_wire."""
