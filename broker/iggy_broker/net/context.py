@@ -1,0 +1,86 @@
+"""What a command handler sees, and the two ways in which it ends. Handlers never touch a socket.
+
+A handler is `async def create_stream(context: Context, request: requests.CreateStream) -> Answer`.
+It gets the decoded body and returns the reply's payload *without* the result section: `dispatch`
+puts that in front where the operation asks for one (Iggy protocol 0.11: operations 128-159 and
+161-162 start with one, reads and sends do not).
+
+Refusals are raised. `Reject` on a metadata operation (128-159) becomes a result section with the
+code, as a business outcome; on every other operation it becomes the reply's status word. `Deny`
+always becomes the status word: use it for what is refused before anything could be logged (an
+option key that nobody knows, a partition count of 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from iggy_broker.errors import Reject
+
+if TYPE_CHECKING:
+    from iggy_broker.clock import Clock
+    from iggy_broker.config import Config
+    from iggy_broker.metadata.replica import Replica
+    from iggy_broker.metrics import Counters
+    from iggy_broker.net.session import Session
+    from iggy_broker.storage.partition import Partition
+    from iggy_broker.storage.partition_table import PartitionTable
+    from iggy_wire.header import RequestHeader
+
+
+class Deny(Reject):
+    """A refusal that goes into the status word whatever the operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A handler's success: the payload, and for a logged change where and when it was logged."""
+
+    body: bytes = b""
+    op: int = 0  # journal position of the change; 0 for reads
+    timestamp_us: int = 0  # when the change was logged; 0 for reads
+
+
+DONE = Answer()
+
+
+@dataclass(slots=True)
+class Services:
+    """One shard's parts, as `shard.py` wires them. One object per process."""
+
+    shard_id: int
+    shards_count: int
+    config: Config
+    clock: Clock
+    replica: Replica  # metadata: `.state` to read, its methods to change
+    table: PartitionTable  # numbers of every partition of the broker, whoever owns it
+    partitions: dict[int, Partition]  # owned by this shard, by packed key (placement.pack)
+    counters: Counters  # shared by all shards
+    started_at_us: int
+    tcp_port: int  # as bound
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The surroundings of one request. Keep nothing of it after the handler returns."""
+
+    services: Services
+    session: Session  # user_id, client_number, address, transport
+    header: RequestHeader
+
+
+Handler = Callable[[Context, Any], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a command table: which class decodes the body, and who serves it.
+
+    Each handler module has `COMMANDS: dict[int, Row]` with `iggy_wire.codes.Command` numbers as
+    keys; `dispatch` joins them: `{Command.CREATE_STREAM: Row(create_stream, requests.CreateStream)}`.
+    """
+
+    handler: Handler
+    request: type | None = None  # None: the body is ignored, the handler gets None
