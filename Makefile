@@ -1,0 +1,90 @@
+# Every command of the project. `make` alone lists them.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+CODE := wire broker operator spark cli demo bench tests
+KERNEL := $(wildcard setup.py wire/iggy_wire/*kernel*.py wire/iggy_wire/*.pyx wire/iggy_wire/*.pxd wire/iggy_wire/*.h)
+
+# The environment belongs to one Python: another one rebuilds it. Steps leave a stamp and are done once.
+PYTHON_COMMAND := $(shell .ci/machine --python)
+PYTHON_TAG := $(shell $(PYTHON_COMMAND) -c 'import platform, sys; print("%d.%d" % sys.version_info[:2] + "-" + platform.machine())' 2>/dev/null)
+MADE := $(VENV)/.made-by-python-$(or $(PYTHON_TAG),missing)
+FILLED := $(VENV)/.filled
+INSTALLED := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Native and JVM logs that concern no user: a loopback host name, a missing native Hadoop library.
+export SPARK_LOCAL_IP ?= 127.0.0.1
+
+.PHONY: help setup demo test check format kernel lock wheel bench docs clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(MADE):
+	@.ci/machine
+	@rm -rf $(VENV)
+	@echo "making $(VENV) with Python $(PYTHON_TAG)"
+	@$(PYTHON_COMMAND) -m venv $(VENV)
+	@touch $@
+
+# setuptools comes first, alone: what has no wheel is then built with it and not with a download of its own.
+$(FILLED): requirements.lock $(MADE)
+	@echo "installing what requirements.lock names"
+	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/setuptools.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r $(VENV)/setuptools.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation -r requirements.lock
+	@touch $@
+
+$(INSTALLED): pyproject.toml $(KERNEL) $(FILLED)
+	@echo "installing IggyKube from this folder"
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c 'from iggy_wire import kernel; kernel.COMPILED or print("note: no C compiler was found, so the kernel runs as plain Python: correct, but slower")'
+	@touch $@
+
+setup: $(INSTALLED) ## make .venv with everything, done by the other commands when needed
+
+demo: $(INSTALLED) ## the main job: broker, flights, Spark, Parquet, lag 0
+	@.ci/machine
+	@$(BIN)/python demo/run.py $(ARGS)
+
+test: $(INSTALLED) ## all tests that need no cluster (ARGS="tests/wire -k batch" for some)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED) ## format, lint, types, layers
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/mypy
+	@PYTHONPATH=wire:broker:operator:spark:cli $(BIN)/lint-imports --no-cache
+
+format: $(INSTALLED) ## put the code in form
+	@$(BIN)/ruff format $(CODE)
+	@$(BIN)/ruff check --fix-only $(CODE)
+
+kernel: $(FILLED) ## compile the kernel in place again
+	@$(BIN)/python setup.py --quiet build_ext --inplace --force
+
+lock: $(FILLED) ## resolve requirements.lock anew, for all Pythons and machines, without addresses
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+	    --all-extras --group dev pyproject.toml --output-file requirements.lock
+
+wheel: $(INSTALLED) ## build wheel and sdist into dist/
+	@rm -rf dist build
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+bench: $(INSTALLED) ## one table of ratios and CPU per GB, against a bare server
+	@$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(INSTALLED) ## check links, settings and samples in the documents
+	@$(BIN)/python -m pytest tests/tidy tests/samples
+
+clean: ## remove the environment, build results and the demo's data
+	@rm -rf $(VENV) build dist .iggykube .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find wire broker operator spark cli demo bench tests -name __pycache__ -prune -exec rm -rf {} +
+	@find wire -name '*.so' -delete
+	@rm -rf *.egg-info wire/*.egg-info
