@@ -1,0 +1,171 @@
+"""The changes that metadata can undergo, one frozen class each, and their bytes (MessagePack).
+
+A change names its targets as the client did (id or name) and is resolved when it is applied, in
+the order of the journal. Everything else that applying needs is in its `Entry`, so that every
+shard, and every later start, computes the same state from the same entries.
+
+The bytes are a storage format: tags and field names stay, new fields get a default.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from iggy_broker.metadata.model import Group, Option, Reference, Stream, Topic
+
+
+class Change(msgspec.Struct, frozen=True, tag_field="change", omit_defaults=True):
+    """Base of all changes."""
+
+
+class CreateRoot(Change, frozen=True, tag="create_root"):
+    """The first entry of a new journal: user 0."""
+
+    name: str
+    password_hash: str
+
+
+class CreateStream(Change, frozen=True, tag="create_stream"):
+    """Make a stream with the lowest free id."""
+
+    name: str
+
+
+class UpdateStream(Change, frozen=True, tag="update_stream"):
+    """Rename a stream; its own name is fine."""
+
+    stream: Reference
+    name: str
+
+
+class DeleteStream(Change, frozen=True, tag="delete_stream"):
+    """Drop a stream with all that is in it."""
+
+    stream: Reference
+
+
+class PurgeStream(Change, frozen=True, tag="purge_stream"):
+    """Empty every partition of every topic of a stream; offsets start at 0 again."""
+
+    stream: Reference
+
+
+class CreateTopic(Change, frozen=True, tag="create_topic"):
+    """Make a topic with the lowest free id of its stream. Options were checked before."""
+
+    stream: Reference
+    name: str
+    partitions_count: int
+    options: tuple[Option, ...] = ()
+
+
+class UpdateTopic(Change, frozen=True, tag="update_topic"):
+    """Rename a topic and lay `options` over its own."""
+
+    stream: Reference
+    topic: Reference
+    name: str
+    options: tuple[Option, ...] = ()
+
+
+class DeleteTopic(Change, frozen=True, tag="delete_topic"):
+    """Drop a topic with its partitions and groups."""
+
+    stream: Reference
+    topic: Reference
+
+
+class PurgeTopic(Change, frozen=True, tag="purge_topic"):
+    """Empty every partition of a topic; offsets start at 0 again."""
+
+    stream: Reference
+    topic: Reference
+
+
+class CreatePartitions(Change, frozen=True, tag="create_partitions"):
+    """Add partitions with the next ids."""
+
+    stream: Reference
+    topic: Reference
+    count: int
+
+
+class DeletePartitions(Change, frozen=True, tag="delete_partitions"):
+    """Drop the partitions with the highest ids."""
+
+    stream: Reference
+    topic: Reference
+    count: int
+
+
+class CreateGroup(Change, frozen=True, tag="create_group"):
+    """Make a consumer group."""
+
+    stream: Reference
+    topic: Reference
+    name: str
+
+
+class DeleteGroup(Change, frozen=True, tag="delete_group"):
+    """Drop a consumer group."""
+
+    stream: Reference
+    topic: Reference
+    group: Reference
+
+
+AnyChange = (
+    CreateRoot
+    | CreateStream
+    | UpdateStream
+    | DeleteStream
+    | PurgeStream
+    | CreateTopic
+    | UpdateTopic
+    | DeleteTopic
+    | PurgeTopic
+    | CreatePartitions
+    | DeletePartitions
+    | CreateGroup
+    | DeleteGroup
+)
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One change with its place and time in the journal."""
+
+    op: int  # counts from 1 without gaps
+    at_us: int  # shard 0's clock when it took the change: `created_at` of what it makes
+    user_id: int  # who asked
+    change: AnyChange
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the caller of `submit` gets: where the change landed, and the thing that it made.
+
+    The thing comes along because a later change may have removed it from the state already.
+    """
+
+    op: int
+    at_us: int
+    stream: Stream | None = None  # CreateStream
+    stream_id: int = -1  # CreateTopic
+    topic: Topic | None = None  # CreateTopic
+    group: Group | None = None  # CreateGroup
+    partitions_count: int = 0  # CreateGroup: of its topic
+
+
+_ENTRIES_ENCODER: Final = msgspec.msgpack.Encoder()
+_ENTRIES_DECODER: Final = msgspec.msgpack.Decoder(list[Entry])
+
+
+def encode_entries(entries: list[Entry]) -> bytes:
+    """The bytes of one journal record, and of one message to the other shards."""
+    return _ENTRIES_ENCODER.encode(entries)
+
+
+def decode_entries(data: bytes | memoryview) -> list[Entry]:
+    """Inverse of `encode_entries`; msgspec.MsgspecError if these are no entries."""
+    return _ENTRIES_DECODER.decode(data)
