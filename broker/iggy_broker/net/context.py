@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from iggy_broker.errors import Reject
+from iggy_broker.errors import Deny
 
 if TYPE_CHECKING:
     from iggy_broker.clock import Clock
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from iggy_wire.header import RequestHeader
 
 
-class Deny(Reject):
-    """A refusal that goes into the status word whatever the operation."""
+__all__ = ["DONE", "Answer", "Context", "Deny", "Handler", "Row", "Services"]
 
 
 @dataclass(frozen=True, slots=True)
