@@ -1,0 +1,321 @@
+"""The disk seam: the only module of the broker's data plane that opens files.
+
+Writes reach the page cache before they return, so a killed process loses nothing; only `sync`
+makes bytes survive a power cut, and only `sync_folder` makes creates, renames and removals survive
+one. Everything above takes a `Disk`, so tests run the same code on a disk that crashes.
+"""
+
+import contextlib
+import os
+import shutil
+from collections import deque
+from typing import Protocol
+
+Bytes = bytes | bytearray | memoryview
+
+OPEN_FILES_MAX = 4096  # descriptors one shard keeps open; beyond it the least used are closed
+
+
+class StorageFailed(Exception):
+    """The disk broke a promise (failed sync, failed cut). Never retried: the shard must stop."""
+
+
+class File(Protocol):
+    """One file. All positions and sizes are bytes. Not for two threads, except `sync` while held."""
+
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        ...
+
+    def fileno(self) -> int:
+        """A descriptor for sendfile, valid until the caller next gives up control; -1 if none."""
+        ...
+
+    def size(self) -> int:
+        """Length in bytes."""
+        ...
+
+    def write(self, data: Bytes, position: int) -> None:
+        """Write all of `data` at `position`. OSError: an unknown part of it may have been written."""
+        ...
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        """At most `size_bytes` from `position`; shorter only at the end of the file."""
+        ...
+
+    def sync(self) -> None:
+        """Make everything written so far survive a power cut. After an OSError nothing is known."""
+        ...
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend with zeros."""
+        ...
+
+    def hold(self) -> None:
+        """Keep the descriptor open (a thread is about to `sync`) until `release`."""
+        ...
+
+    def release(self) -> None:
+        """End one `hold`."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back. A later use opens the file again."""
+        ...
+
+
+class Disk(Protocol):
+    """Files and folders as the broker needs them. Paths are plain strings."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """A file. `create` makes it now if missing; without it nothing happens until first use."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Length of a file in bytes. FileNotFoundError if missing."""
+        ...
+
+    def list_folder(self, path: str) -> list[str]:
+        """Sorted names of the files and folders in a folder; empty if it is missing."""
+        ...
+
+    def is_folder(self, path: str) -> bool:
+        """Whether the path is a folder."""
+        ...
+
+    def make_folders(self, path: str) -> None:
+        """Create a folder and its parents; fine if they exist."""
+        ...
+
+    def read_file(self, path: str, *, bytes_max: int) -> bytes:
+        """The first `bytes_max` bytes of a small file. FileNotFoundError if missing."""
+        ...
+
+    def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Replace a small file at once and whole (temporary name, then rename); `sync` as well."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder within one file system."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file; fine if missing."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a folder with all in it; fine if missing."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make creates, renames and removals in this folder survive a power cut."""
+        ...
+
+
+class RealFile:
+    """A file of the operating system, opened when first needed."""
+
+    __slots__ = ("_disk", "_fd", "_held", "path", "used")
+
+    def __init__(self, disk: "RealDisk", path: str) -> None:
+        """Nothing is opened yet."""
+        self.path = path
+        self.used = False  # second chance for the descriptor clock in RealDisk
+        self._disk = disk
+        self._fd = -1
+        self._held = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether a thread relies on the descriptor."""
+        return self._held > 0
+
+    def fileno(self) -> int:
+        """The descriptor; opens the file if it is closed."""
+        self.used = True
+        if self._fd < 0:
+            self._open(os.O_RDWR)
+        return self._fd
+
+    def create(self) -> None:
+        """Open now, making the file if it is missing."""
+        if self._fd < 0:
+            self._open(os.O_RDWR | os.O_CREAT)
+
+    def _open(self, flags: int) -> None:
+        self._disk.make_room()
+        self._fd = os.open(self.path, flags | os.O_CLOEXEC, 0o640)
+        self._disk.opened(self)
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return os.fstat(self.fileno()).st_size
+
+    def write(self, data: Bytes, position: int) -> None:
+        """Write all of `data`; short writes go on where they stopped."""
+        fd = self.fileno()
+        written = os.pwrite(fd, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data).cast("B")
+        while written < len(rest):
+            written += os.pwrite(fd, rest[written:], position + written)
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        """At most `size_bytes` from `position`; shorter only at the end of the file."""
+        fd = self.fileno()
+        data = os.pread(fd, size_bytes, position)
+        if len(data) == size_bytes or not data:
+            return data
+        parts = [data]
+        taken = len(data)
+        while taken < size_bytes and data:
+            data = os.pread(fd, size_bytes - taken, position + taken)
+            parts.append(data)
+            taken += len(data)
+        return b"".join(parts)
+
+    def sync(self) -> None:
+        """One fdatasync."""
+        os.fdatasync(self.fileno())
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend with zeros."""
+        os.ftruncate(self.fileno(), size_bytes)
+
+    def hold(self) -> None:
+        """Open and keep open until `release`."""
+        self.fileno()
+        self._held += 1
+
+    def release(self) -> None:
+        """End one `hold`."""
+        self._held -= 1
+
+    def close(self) -> None:
+        """Close the descriptor if it is open."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            self._disk.closed()
+            os.close(fd)
+
+
+class RealDisk:
+    """The operating system's files, with a bound on open descriptors.
+
+    When the bound is reached the first file in turn that was not used since it was last looked at
+    is closed (the clock rule). Closing a file with unsynced bytes is safe: Linux keeps a write-back
+    error on the file until somebody has been told, also across close and open.
+    """
+
+    __slots__ = ("_open", "_open_count", "_open_files_max")
+
+    def __init__(self, *, open_files_max: int = OPEN_FILES_MAX) -> None:
+        """`open_files_max`: descriptors kept open by `open`."""
+        self._open: deque[RealFile] = deque()
+        self._open_count = 0
+        self._open_files_max = open_files_max
+
+    @property
+    def open_files(self) -> int:
+        """How many descriptors are open now."""
+        return self._open_count
+
+    def opened(self, file: RealFile) -> None:
+        """A file took a descriptor."""
+        self._open.append(file)
+        self._open_count += 1
+
+    def closed(self) -> None:
+        """A file gave its descriptor back."""
+        self._open_count -= 1
+
+    def make_room(self) -> None:
+        """Close a file that was not used lately if the bound is reached."""
+        turns = 2 * len(self._open)
+        while self._open_count >= self._open_files_max and turns > 0:
+            turns -= 1
+            file = self._open.popleft()
+            if file._fd < 0:
+                continue
+            if file.used or file.held:
+                file.used = False
+                self._open.append(file)
+            else:
+                file.close()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """A file; made now if `create` and missing."""
+        file = RealFile(self, path)
+        if create:
+            file.create()
+        return file
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        return os.path.lexists(path)
+
+    def size(self, path: str) -> int:
+        """Length of a file in bytes."""
+        return os.stat(path).st_size
+
+    def list_folder(self, path: str) -> list[str]:
+        """Sorted names; empty if the folder is missing."""
+        try:
+            return sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def is_folder(self, path: str) -> bool:
+        """Whether the path is a folder."""
+        return os.path.isdir(path)
+
+    def make_folders(self, path: str) -> None:
+        """Create a folder and its parents."""
+        os.makedirs(path, mode=0o750, exist_ok=True)
+
+    def read_file(self, path: str, *, bytes_max: int) -> bytes:
+        """The first `bytes_max` bytes of a small file."""
+        with open(path, "rb") as file:
+            return file.read(bytes_max)
+
+    def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Replace a small file whole: a reader sees the old or the new one, never a part."""
+        temporary = f"{path}.tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        try:
+            os.write(fd, data)
+            if sync:
+                os.fdatasync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+        if sync:
+            self.sync_folder(os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder within one file system."""
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """Delete a file; fine if missing."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a folder with all in it; fine if missing."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_folder(self, path: str) -> None:
+        """Make the folder's entries survive a power cut."""
+        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
