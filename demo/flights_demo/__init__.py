@@ -1,0 +1,1 @@
+"""The demo: flights go in as JSON, Spark carries them into Parquet, the table is read back."""
