@@ -35,6 +35,7 @@ from iggy_wire.kernel_types import (
 
 _U64 = Struct("<Q")
 _I64_MAX = (1 << 63) - 1
+_U64_MAX = (1 << 64) - 1
 
 
 def xxh3_64(data: Buffer) -> int:
@@ -130,10 +131,11 @@ def locate_time(region: Buffer, timestamp_us: int) -> int:
 
     Same terms as `locate`.
     """
+    wanted_us = min(timestamp_us, _U64_MAX)
     with view_of(region) as view:
         at = 0
         while (batch := batch_at(view, at)) is not None:
-            if batch.timestamp_us >= timestamp_us:
+            if batch.timestamp_us >= wanted_us:
                 return at
             at = batch.end
         return len(view)
@@ -177,22 +179,32 @@ def columns(region: Buffer, first_offset: int, end_offset: int, *, verify: bool 
     checksum of every frame taken. Timestamps beyond a signed 64-bit number become its maximum.
     Raises BrokenBatchError at a broken batch, ValueError when there are over 2 GiB - 1 to lay out.
     """
-    collected, wanted = _Collected(), range(first_offset, end_offset)
+    wanted = range(first_offset, end_offset)
     with view_of(region) as view:
-        at = room = 0
-        while at < len(view):
-            batch = batch_at(view, at)
-            if batch is None or batch.end > len(view):
-                broken(at, "incomplete at the end of the region")
-            if batch.first < end_offset and batch.last >= first_offset:
-                room += batch.end - at - BATCH_HEADER_BYTES - batch.messages * FRAME_HEADER_BYTES
-                if room > COLUMN_BYTES_MAX:
-                    raise ValueError(
-                        f"region holds over {COLUMN_BYTES_MAX} bytes of messages: split it"
-                    )
-                _collect(view, batch, wanted, verify, collected)
-            at = batch.end
+        batches = _wanted_batches(view, first_offset, end_offset)
+        collected = _Collected()
+        for batch in batches:
+            _collect(view, batch, wanted, verify, collected)
     return collected.columns()
+
+
+def _wanted_batches(view: memoryview, first_offset: int, end_offset: int) -> list[Batch]:
+    """Check the whole region's batch headers before anything is laid out."""
+    wanted = []
+    at = room = 0
+    while at < len(view):
+        batch = batch_at(view, at)
+        if batch is None or batch.end > len(view):
+            broken(at, "incomplete at the end of the region")
+        if batch.first < end_offset and batch.last >= first_offset:
+            room += batch.end - at - BATCH_HEADER_BYTES - batch.messages * FRAME_HEADER_BYTES
+            if room > COLUMN_BYTES_MAX:
+                raise ValueError(
+                    f"region holds over {COLUMN_BYTES_MAX} bytes of messages: split it"
+                )
+            wanted.append(batch)
+        at = batch.end
+    return wanted
 
 
 class _Collected:

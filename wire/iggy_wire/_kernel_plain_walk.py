@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple, NoReturn
 
@@ -84,7 +85,8 @@ def batch_at(view: memoryview, at: int) -> Batch | None:
 def frames_of(view: memoryview, batch: Batch) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """(start, end, header) of every frame of a whole batch; refused if they do not tile it."""
     at = batch.at + BATCH_HEADER_BYTES
-    for delta in range(batch.delta, batch.delta + batch.messages):
+    last_delta = batch.delta + batch.messages - 1
+    for delta in range(batch.delta, last_delta + 1):
         if batch.end - at < FRAME_HEADER_BYTES:
             broken(batch.at, "frames run over the end of the batch")
         frame = _FRAME.unpack_from(view, at)
@@ -93,10 +95,10 @@ def frames_of(view: memoryview, batch: Batch) -> Iterator[tuple[int, int, tuple[
             broken(batch.at, "frames run over the end of the batch")
         if frame[1] != delta:
             broken(batch.at, f"offset_delta {frame[1]} where {delta} belongs")
+        if delta == last_delta and end != batch.end:
+            broken(batch.at, "frames end before the batch does")
         yield at, end, frame
         at = end
-    if at != batch.end:
-        broken(batch.at, "frames end before the batch does")
 
 
 def incoming_fault(view: memoryview) -> int:
@@ -181,7 +183,7 @@ def batch_checksum(batch: memoryview) -> int:
 
 def cut(view: memoryview, batch: Batch, skip: int, take: int) -> bytes:
     """`take` messages of a batch after the first `skip`, as a valid batch of their own."""
-    frames = [(at, end) for at, end, _ in frames_of(view, batch)][skip : skip + take]
+    frames = list(islice(frames_of(view, batch), skip, skip + take))
     start, end = frames[0][0], frames[-1][1]
     cut = bytearray(view[batch.at : batch.at + BATCH_HEADER_BYTES])
     cut += view[start:end]
