@@ -1,326 +1,213 @@
-"""Every setting of the broker, once: meaning, unit, default, and why that default.
+"""Read the configuration: built-in defaults, then the TOML file, then `IGGY_*` variables.
 
-Later beats earlier: built-in defaults, the TOML file, `IGGY_*` environment variables. A wrong
-value stops the start with the file or variable, the key, the value and the fix. An unknown name
-is a warning with the nearest known one; `IGGY_CONFIG_STRICT=true` makes it an error.
-
-`load` reads; `config_loading` does the work, `config_values` knows how values are written.
+A wrong value stops the start and names the file or variable, the key, the value and the fix. An
+unknown name is a warning with the nearest known one; `IGGY_CONFIG_STRICT=true` makes it an error:
+a typo in a durability key must not go unseen.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Any, Final
 
-from iggy_broker import config_values as values
-from iggy_broker.config_keys import Key, Section, Setting, keys_of
-from iggy_broker.config_values import SECOND_US, UNLIMITED, Address, Secret
+import msgspec
 
-SHARDS_MAX: Final = 64  # a socket pair for every pair of shards
+from iggy_broker.config_keys import ENVIRONMENT_PREFIX, Key, build, variable_of
+from iggy_broker.config_planned import (
+    OTHER_VARIABLES,
+    PLANNED,
+    PLANNED_LISTS,
+    asks_for_nothing,
+)
+from iggy_broker.config_sections import KEYS, Config, Root
+from iggy_broker.config_values import Secret
 
-_COUNT_MAX: Final = (1 << 32) - 1
-_FLAG: Final = values.boolean
+__all__ = ["KEYS", "Config", "ConfigError", "Loaded", "effective", "load"]
 
+CONFIG_PATH_VARIABLE: Final = "IGGY_CONFIG_PATH"
+STRICT_VARIABLE: Final = "IGGY_CONFIG_STRICT"
+FILE_NAMES: Final = ("server.toml", "config.toml")  # looked for in the working directory
+FILE_BYTES_MAX: Final = 1 << 20
+USERNAME_BYTES: Final = range(3, 51)  # Iggy protocol 0.11: 3 to 50
+PASSWORD_BYTES: Final = range(3, 101)  # 3 to 100
 
-def _show_flag(value: bool) -> str:  # noqa: FBT001 - one value, as text
-    return str(value).lower()
-
-
-class Tcp(Section):
-    """The binary protocol over TCP."""
-
-    enabled: Annotated[
-        bool, Setting(_FLAG, "Listen for the binary protocol; every client needs it.", show=_show_flag)
-    ] = True
-    address: Annotated[
-        Address,
-        Setting(
-            values.address,
-            "Where to listen, host:port; port 0 lets the system pick. Loopback until you decide "
-            "otherwise: there is no TLS on it.",
-        ),
-    ] = Address("127.0.0.1", 8090)
-
-
-class Monitoring(Section):
-    """The read-only listener for probes and Prometheus: no login, no message data."""
-
-    enabled: Annotated[
-        bool,
-        Setting(
-            _FLAG,
-            "Serve /ping, /ready and /metrics; on, because probes need it.",
-            aliases=("metrics.enabled",),
-            show=_show_flag,
-        ),
-    ] = True
-    address: Annotated[
-        Address,
-        Setting(
-            values.address,
-            "Where to serve them, host:port; port 0 lets the system pick.",
-            aliases=("metrics.endpoint",),
-        ),
-    ] = Address("127.0.0.1", 9099)
-
-
-class Heartbeat(Section):
-    """When a silent client counts as dead."""
-
-    enabled: Annotated[
-        bool,
-        Setting(_FLAG, "Evict silent members of consumer groups, so their partitions move.", show=_show_flag),
-    ] = True
-    interval_us: Annotated[
-        int,
-        Setting(
-            values.positive_duration,
-            "How often a client should be heard; evicted after 1.2 times that. Clients ping every "
-            "5 s, so 30 s bears several lost pings.",
-            name="interval",
-            show=values.show_duration,
-        ),
-    ] = 30 * SECOND_US
-
-
-class MessageBus(Section):
-    """Limits of one frame."""
-
-    max_message_size_bytes: Annotated[
-        int,
-        Setting(
-            values.size,
-            "Largest frame a client may send, header included; a larger one ends the connection. "
-            "Official clients stop at 64 MiB.",
-            name="max_message_size",
-            show=values.show_size,
-        ),
-    ] = 64 << 20
-
-
-class Metadata(Section):
-    """The journal of streams, topics, partitions, groups and users."""
-
-    journal_slots: Annotated[
-        int,
-        Setting(
-            values.whole(16, 1 << 20),
-            "Changes kept in the journal before it is folded into a snapshot. Few enough to replay "
-            "in milliseconds.",
-        ),
-    ] = 1024
-    clients_table_max: Annotated[
-        int,
-        Setting(values.whole(2, 1 << 20), "Sessions at a time over all shards; further logins wait."),
-    ] = 65_536
-
-
-class MessageSaver(Section):
-    """The background sync of partitions that nobody waits for."""
-
-    enabled: Annotated[
-        bool,
-        Setting(
-            _FLAG,
-            "Run it. Off: only the thresholds and a clean stop sync.",
-            aliases=("message_saver.enabled",),
-            show=_show_flag,
-        ),
-    ] = True
-    enforce_fsync: Annotated[
-        bool,
-        Setting(
-            _FLAG,
-            "Make each pass an fsync; off leaves the moment to the operating system.",
-            aliases=("message_saver.enforce_fsync",),
-            show=_show_flag,
-        ),
-    ] = True
-    interval_us: Annotated[
-        int,
-        Setting(
-            values.positive_duration,
-            "Pause between passes, and so the most that a power cut takes from a topic with "
-            "durability `replicated`.",
-            name="interval",
-            aliases=("message_saver.interval",),
-            show=values.show_duration,
-        ),
-    ] = 30 * SECOND_US
-
-
-class PartitionDefaults(Section):
-    """Durability of partitions; each is the default of the topic option with the same name."""
-
-    enforce_fsync: Annotated[
-        bool,
-        Setting(
-            _FLAG,
-            "Acknowledge only what an fsync has made durable, for every topic. Off: an acknowledged "
-            "message survives the process, not always the power.",
-            show=_show_flag,
-        ),
-    ] = False
-    messages_required_to_save: Annotated[
-        int,
-        Setting(
-            values.whole(1, _COUNT_MAX),
-            "Messages after which a partition is synced in the background. The smaller, the less a "
-            "power cut can take.",
-        ),
-    ] = 1024
-    size_of_messages_required_to_save_bytes: Annotated[
-        int,
-        Setting(
-            values.size,
-            "Bytes after which a partition is synced in the background; 0 is the default.",
-            name="size_of_messages_required_to_save",
-            show=values.show_size,
-        ),
-    ] = 1 << 20
-    validate_checksum: Annotated[
-        bool,
-        Setting(
-            _FLAG,
-            "Check every batch that a poll reads from disk: rot is an error, never wrong bytes.",
-            show=_show_flag,
-        ),
-    ] = True
-    message_saver: MessageSaver = MessageSaver()
-
-
-class SegmentDefaults(Section):
-    """The files of a partition."""
-
-    size_bytes: Annotated[
-        int,
-        Setting(
-            values.size,
-            "A segment file is sealed when it reaches this. Default of the topic option "
-            "segment_size; retention drops whole segments.",
-            name="size",
-            show=values.show_size,
-        ),
-    ] = 1 << 30
-    validate_checksum: Annotated[
-        bool,
-        Setting(
-            _FLAG,
-            "Walk and check every segment at start, not only what was not synced: slow, thorough.",
-            show=_show_flag,
-        ),
-    ] = False
-    message_expiry_us: Annotated[
-        int,
-        Setting(
-            values.expiry,
-            "Age at which messages may go. Default of the topic option message_expiry; never, "
-            "because what was not asked for must not delete data.",
-            name="message_expiry",
-            aliases=("system.topic.message_expiry",),
-            show=values.show_duration,
-        ),
-    ] = UNLIMITED
-
-
-class TopicDefaults(Section):
-    """Limits of a topic."""
-
-    max_size_bytes: Annotated[
-        int,
-        Setting(
-            values.topic_size,
-            "Size at which the oldest segments of a topic may go. Default of the topic option "
-            "max_topic_size.",
-            name="max_size",
-            aliases=("topic.max_topic_size", "system.topic.max_topic_size"),
-            show=values.show_size,
-        ),
-    ] = UNLIMITED
-
-
-class Sharding(Section):
-    """Processes: one per core, each owns its partitions."""
-
-    cpu_allocation: Annotated[
-        str,
-        Setting(
-            values.cpu_allocation,
-            "How many shards: a number, a range of cores like 0..4, or all (one per core that this "
-            "process may use). Words of numa:auto are read as all.",
-        ),
-    ] = "all"
-    shutdown_drain_timeout_us: Annotated[
-        int,
-        Setting(
-            values.duration,
-            "How long a stop waits for requests in flight. Shorter than the 30 s that Kubernetes "
-            "gives a pod.",
-            name="shutdown_drain_timeout",
-            show=values.show_duration,
-        ),
-    ] = 10 * SECOND_US
-
-
-class Logging(Section):
-    """Logs: one JSON object a line on standard error."""
-
-    level: Annotated[
-        str,
-        Setting(
-            values.choice("trace", "debug", "info", "warn", "warning", "error"),
-            "Least level that is written; info is a line per start, stop and trouble.",
-        ),
-    ] = "info"
-
-
-class System(Section):
-    """Data and processes."""
-
-    path: Annotated[
-        Path, Setting(values.path, "Root of all data; relative to the working directory.")
-    ] = Path("local_data")
-    logging: Logging = Logging()
-    sharding: Sharding = Sharding()
-    partition: PartitionDefaults = PartitionDefaults()
-    segment: SegmentDefaults = SegmentDefaults()
-    topic: TopicDefaults = TopicDefaults()
-
-
-class Root(Section):
-    """The first user. Only from the environment, only used when the data directory is new."""
-
-    username: str = "iggy"
-    password: Secret = Secret()  # empty: make a random one and show it once
-
-
-class Config(Section):
-    """All settings."""
-
-    tcp: Tcp = Tcp()
-    monitoring: Monitoring = Monitoring()
-    heartbeat: Heartbeat = Heartbeat()
-    message_bus: MessageBus = MessageBus()
-    metadata: Metadata = Metadata()
-    system: System = System()
-    root: Root = Root()
-
-    def shards_count(self, cores: int) -> int:
-        """How many shards to run when this process may use `cores` cores."""
-        wanted = values.cores_wanted(self.system.sharding.cpu_allocation)
-        return max(1, min(wanted or cores, SHARDS_MAX))
-
-
-KEYS: Final[tuple[Key, ...]] = tuple(keys_of(Config))
-
-
-class Loaded(Section):
-    """A configuration and what the operator should know about it, one line each."""
-
-    config: Config
-    warnings: tuple[str, ...] = ()
-    source: Path | None = None  # the file that was read
+# Kubernetes gives every pod variables of this shape for a Service called `iggy` or `iggy-...`.
+_SERVICE_LINK: Final = re.compile(
+    r"IGGY_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
 
 
 class ConfigError(Exception):
-    """A setting that the broker will not start with. The text names source, key, value and fix."""
+    """A configuration that the broker will not start with. The text says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration and what whoever starts the broker should know about it."""
+
+    config: Config
+    warnings: tuple[str, ...]  # one line each
+    source: Path | None  # the file that was read
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was found so far: values by attribute path, and whose they are."""
+
+    values: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    origins: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+_BY_SPELLING: Final[dict[str, Key]] = {
+    spelling: key for key in KEYS for spelling in reversed(key.spellings)
+}
+_BY_VARIABLE: Final[dict[str, str]] = {
+    variable_of(name): name for name in (*sorted(PLANNED), *_BY_SPELLING)
+}
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Loaded:
+    """The configuration from `path` (else where `environ` or the working directory says).
+
+    Raises ConfigError for a file that cannot be read, a value that cannot be used, two spellings
+    of one key that disagree, and half a pair of root credentials.
+    """
+    source = _source(path, environ)
+    reading = _Reading()
+    if source is not None:
+        for name, value in _flatten(_read(source)):
+            _take(reading, name, value, origin=f"{source}: {name}")
+    reading.origins.clear()  # the environment may differ from the file, not from itself
+    for variable, value in sorted(environ.items()):
+        if variable.startswith(ENVIRONMENT_PREFIX) and value.strip():
+            _take_variable(reading, variable, value)
+    if reading.unknown and environ.get(STRICT_VARIABLE, "").strip().lower() in ("true", "1"):
+        raise ConfigError("; ".join(reading.unknown))
+    config: Config = build(Config, reading.values)
+    config = msgspec.structs.replace(config, root=_root(environ))
+    return Loaded(config, tuple(reading.unknown + reading.warnings), source)
+
+
+def effective(config: Config) -> str:
+    """The configuration as TOML, without secrets: what `load` would read back."""
+    return _toml({key.path: _shown(key, _value_of(config, key)) for key in KEYS})
+
+
+def _source(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    named = path or (Path(name) if (name := environ.get(CONFIG_PATH_VARIABLE)) else None)
+    if named is not None:
+        return named
+    return next((Path(name) for name in FILE_NAMES if Path(name).is_file()), None)
+
+
+def _read(source: Path) -> dict[str, Any]:
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        hint = f"make the file, or unset {CONFIG_PATH_VARIABLE}"
+        raise ConfigError(f"{source}: cannot be read ({error.strerror}); {hint}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError(f"{source}: larger than {FILE_BYTES_MAX} bytes; this is no configuration")
+    try:
+        return tomllib.loads(data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{source}: not valid TOML: {error}") from None
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _take_variable(reading: _Reading, variable: str, value: str) -> None:
+    if variable in OTHER_VARIABLES or _SERVICE_LINK.fullmatch(variable):
+        return
+    name = _BY_VARIABLE.get(variable)
+    if name is not None:
+        _take(reading, name, value, origin=variable)
+    elif any(variable.startswith(variable_of(name) + "_") for name in PLANNED_LISTS):
+        reading.warnings.append(f"{variable}: known, but this version does not use it yet")
+    else:
+        reading.unknown.append(f"{variable}: unknown setting{_nearest(variable, _BY_VARIABLE)}")
+
+
+def _take(reading: _Reading, name: str, value: object, *, origin: str) -> None:
+    key = _BY_SPELLING.get(name)
+    if key is not None:
+        _set(reading, key, value, origin=origin)
+    elif name in PLANNED or name in PLANNED_LISTS:
+        if not asks_for_nothing(value):
+            reading.warnings.append(f"{origin}: known, but this version does not use it yet")
+    else:
+        reading.unknown.append(f"{origin}: unknown setting{_nearest(name, _BY_SPELLING)}")
+
+
+def _set(reading: _Reading, key: Key, value: object, *, origin: str) -> None:
+    shown = "***" if key.setting.secret else repr(value)
+    try:
+        parsed = key.setting.parse(value)
+    except ValueError as error:
+        raise ConfigError(f"{origin} = {shown}: {error}") from None
+    other = reading.origins.get(key.attributes)
+    if other is not None and reading.values[key.attributes] != parsed:
+        detail = f"{other[0]} = {other[1]} says otherwise; they are one setting, keep {key.path}"
+        raise ConfigError(f"{origin} = {shown}: {detail}")
+    reading.values[key.attributes] = parsed
+    reading.origins[key.attributes] = (origin, shown)
+
+
+def _nearest(name: str, known: Mapping[str, object]) -> str:
+    found = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean {found[0]}?" if found else "; see the reference of settings"
+
+
+def _root(environ: Mapping[str, str]) -> Root:
+    username = environ.get("IGGY_ROOT_USERNAME", "")
+    password = environ.get("IGGY_ROOT_PASSWORD", "")
+    if bool(username) != bool(password):
+        missing = "IGGY_ROOT_PASSWORD" if username else "IGGY_ROOT_USERNAME"
+        raise ConfigError(f"{missing} is not set although its partner is; set both or neither")
+    if not username:
+        return Root()
+    if len(username.encode()) not in USERNAME_BYTES:
+        raise ConfigError(f"IGGY_ROOT_USERNAME = {username!r}: write 3 to 50 bytes")
+    if len(password.encode()) not in PASSWORD_BYTES:
+        raise ConfigError("IGGY_ROOT_PASSWORD: write 3 to 100 bytes")
+    return Root(username=username, password=Secret(password))
+
+
+def _value_of(config: Config, key: Key) -> Any:
+    value: Any = config
+    for name in key.attributes:
+        value = getattr(value, name)
+    return value
+
+
+def _shown(key: Key, value: Any) -> str:
+    """The value as TOML."""
+    if isinstance(value, int) and key.setting.show is str:
+        return str(value).lower()
+    text = "" if key.setting.secret else key.setting.show(value)
+    return msgspec.json.encode(text).decode()  # a JSON string is a TOML string
+
+
+def _toml(shown: Mapping[str, str]) -> str:
+    lines: list[str] = []
+    table = ""
+    for path, value in shown.items():
+        parent, _, name = path.rpartition(".")
+        if parent != table:
+            lines += ["", f"[{parent}]"]
+            table = parent
+        lines.append(f"{name} = {value}")
+    return "\n".join(lines).lstrip() + "\n"

@@ -1,4 +1,4 @@
-"""Values as people write them: sizes, durations, expiries, addresses. Pure; ValueError says the fix.
+"""Values as people write them: sizes, durations, addresses. Pure; a ValueError says the fix.
 
 Every parser takes what a TOML file or an environment variable gives (`object`): text, or a number
 or truth value that is already one. The same words are legal as topic options.
@@ -18,6 +18,7 @@ T = TypeVar("T")
 SECOND_US: Final = 1_000_000
 UNLIMITED: Final = (1 << 64) - 1  # Iggy protocol 0.11: never expires, has no size limit
 SERVER_DEFAULT: Final = 0  # Iggy protocol 0.11: the same as not given
+PORT_MAX: Final = 0xFFFF
 EXPIRY_US_MAX: Final = ((1 << 32) - 1) * SECOND_US  # what the official clients can express
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?))?b?")
@@ -51,6 +52,7 @@ class Address(msgspec.Struct, frozen=True):
     port: int
 
     def __str__(self) -> str:
+        """As `address` reads it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -61,6 +63,7 @@ class Secret(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
+        """Stars."""
         return "'***'" if self else "''"
 
 
@@ -191,7 +194,7 @@ def expiry(value: object) -> int:
 def address(value: object) -> Address:
     """`host:port`, with an IPv6 host in brackets."""
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    if not host or not port.isdecimal() or int(port) > 0xFFFF:
+    if not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise ValueError("write host:port, like 127.0.0.1:8090 or [::1]:8090")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -10,7 +10,9 @@ class Reject(Exception):
     """
 
     def __init__(self, code: ErrorCode, detail: str = "") -> None:
-        super().__init__(f"{code.name} {code.value}: {detail}" if detail else f"{code.name} {code.value}")
+        super().__init__(
+            f"{code.name} {code.value}: {detail}" if detail else f"{code.name} {code.value}"
+        )
         self.code = code
         self.detail = detail
 

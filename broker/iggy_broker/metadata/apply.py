@@ -15,8 +15,9 @@ import msgspec
 from iggy_broker.errors import Reject
 from iggy_broker.metadata import changes, model
 from iggy_broker.metadata.changes import Entry, Result
-from iggy_broker.metadata.model import Group, Option, Partition, Placed, State, Stream, Topic, User
+from iggy_broker.metadata.model import Group, Partition, Placed, State, Stream, Topic, User
 from iggy_wire.errors import ErrorCode
+from iggy_wire.options import Options, make_options
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,7 +31,7 @@ class Applied(msgspec.Struct, frozen=True):
     state: State
     result: Result
     opened: tuple[Placed, ...] = ()  # to be made, empty
-    purged: tuple[Placed, ...] = ()  # to be emptied; with their new incarnation
+    purged: tuple[Placed, ...] = ()  # to be emptied; with their new number of purges
     removed: tuple[Placed, ...] = ()  # to be deleted
 
 
@@ -93,7 +94,7 @@ def _delete_stream(state: State, entry: Entry, change: changes.DeleteStream) -> 
 
 def _purge_stream(state: State, entry: Entry, change: changes.PurgeStream) -> Applied:
     stream = state.stream(change.stream)
-    topics = [_purged(topic, entry.op) for topic in stream.topics_by_id()]
+    topics = [_purged(topic) for topic in stream.topics_by_id()]
     changed = _put_stream(state, replace(stream, topics={topic.id: topic for topic in topics}))
     purged = _placed(stream.id, topics)
     return Applied(changed, Result(entry.op, entry.at_us), purged=purged)
@@ -152,7 +153,7 @@ def _delete_topic(state: State, entry: Entry, change: changes.DeleteTopic) -> Ap
 
 def _purge_topic(state: State, entry: Entry, change: changes.PurgeTopic) -> Applied:
     stream, topic = state.topic(change.stream, change.topic)
-    purged = _purged(topic, entry.op)
+    purged = _purged(topic)
     return Applied(
         _put_stream(state, _put_topic(stream, purged)),
         Result(entry.op, entry.at_us),
@@ -266,8 +267,10 @@ def _placed(stream_id: int, topics: Iterable[Topic]) -> tuple[Placed, ...]:
     )
 
 
-def _purged(topic: Topic, op: int) -> Topic:
-    partitions = tuple(replace(partition, incarnation=op) for partition in topic.partitions)
+def _purged(topic: Topic) -> Topic:
+    partitions = tuple(
+        replace(partition, purges=partition.purges + 1) for partition in topic.partitions
+    )
     return replace(topic, partitions=partitions)
 
 
@@ -289,6 +292,5 @@ def _give_slots(state: State, removed: Iterable[Placed]) -> model.IdPool:
     return state.slots.give(tuple(placed.partition.slot for placed in removed))
 
 
-def _merged(present: tuple[Option, ...], changed: tuple[Option, ...]) -> tuple[Option, ...]:
-    by_key = {option.key: option for option in (*present, *changed)}
-    return tuple(by_key[key] for key in sorted(by_key))
+def _merged(present: Options, changed: Options) -> Options:
+    return make_options({option.key: option for option in (*present, *changed)}.values())

@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from iggy_broker.metadata.model import Group, Option, Reference, Stream, Topic
+from iggy_broker.metadata.model import Group, Reference, Stream, Topic
+from iggy_wire.options import Options
 
 
 class Change(msgspec.Struct, frozen=True, tag_field="change", omit_defaults=True):
@@ -58,7 +59,7 @@ class CreateTopic(Change, frozen=True, tag="create_topic"):
     stream: Reference
     name: str
     partitions_count: int
-    options: tuple[Option, ...] = ()
+    options: Options = ()
 
 
 class UpdateTopic(Change, frozen=True, tag="update_topic"):
@@ -67,7 +68,7 @@ class UpdateTopic(Change, frozen=True, tag="update_topic"):
     stream: Reference
     topic: Reference
     name: str
-    options: tuple[Option, ...] = ()
+    options: Options = ()
 
 
 class DeleteTopic(Change, frozen=True, tag="delete_topic"):

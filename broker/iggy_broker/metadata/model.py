@@ -17,6 +17,7 @@ import msgspec
 
 from iggy_broker.errors import Reject
 from iggy_wire.errors import ErrorCode
+from iggy_wire.options import Options
 
 STREAMS_MAX: Final = 1 << 20  # beyond: TOO_MANY_STREAMS
 TOPICS_PER_STREAM_MAX: Final = 4096  # beyond: TOO_MANY_TOPICS
@@ -54,25 +55,16 @@ class IdPool(msgspec.Struct, frozen=True, array_like=True):
         return IdPool(self.next, tuple(sorted(self.free + numbers))) if numbers else self
 
 
-class Option(msgspec.Struct, frozen=True, array_like=True):
-    """One option as the creator sent it: it is reported back with the same kind and bytes."""
-
-    key: str
-    kind: int  # Iggy protocol 0.11, tagged values: 2 string, 3 bool, 11 uint32, 12 uint64
-    value: bytes
-
-
 class Partition(msgspec.Struct, frozen=True, array_like=True):
     """One partition. Its numbers that change with every batch are in the partition table."""
 
     id: int
     slot: int  # row in the shared partition table
     created_at_us: int
-    incarnation: int
-    """Journal position of its creation or of its last purge.
-
-    Data on disk that carries another number belongs to an earlier life and must not be served.
-    """
+    incarnation: (
+        int  # journal position of its creation: files of another one are of an earlier life
+    )
+    purges: int = 0  # how often it was emptied; files that know of fewer must be emptied still
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -89,7 +81,7 @@ class Topic(msgspec.Struct, frozen=True):
     id: int
     name: str
     created_at_us: int
-    options: tuple[Option, ...] = ()  # explicit ones, ascending by key
+    options: Options = ()  # explicit ones, ascending by key, with the kinds they were sent in
     partitions: tuple[Partition, ...] = ()
     groups: Mapping[int, Group] = {}
     group_names: Mapping[str, int] = {}

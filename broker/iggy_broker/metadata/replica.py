@@ -12,6 +12,7 @@ is visible, and removed *after* it stopped naming them.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -27,20 +28,21 @@ from iggy_broker.metadata.changes import (
     decode_entries,
     encode_entries,
 )
+from iggy_broker.metadata.journal import Journal, JournalFull
 from iggy_broker.metadata.model import ROOT_USER_ID, Placed, State
 from iggy_wire.errors import ErrorCode
 
 WAITING_CHANGES_MAX: Final = 10_000  # beyond: the change is refused, nothing was logged
-CHANGES_PER_RECORD_MAX: Final = 256  # one record, one fsync, one message to the other shards
+CHANGES_PER_RECORD_MAX: Final = 64  # one record, one fsync, one message to the other shards
 
 
 class Links(Protocol):
     """The other shards, as `net/peers.py` reaches them."""
 
     async def broadcast_metadata(self, record: bytes) -> None:
-        """Hand a record to `Replica.follow` of every other shard; return when all returned.
+        """Hand a record to `Follower.follow` of every other shard; return when all returned.
 
-        Records arrive in the order of the calls. A lost shard is fatal: raise.
+        Records must arrive in the order of the calls. A lost shard is fatal: raise.
         """
 
     async def request_metadata(self, request: bytes) -> bytes:
@@ -48,29 +50,23 @@ class Links(Protocol):
 
 
 class PartitionHost(Protocol):
-    """The partitions of this shard. It gets those of the whole broker and picks its own."""
+    """The partitions of this shard. It is told of the whole broker's and picks its own."""
 
-    async def open_partitions(self, placed: Sequence[Placed]) -> None:
-        """Make them, empty; whatever lies in their folders belongs to an earlier life."""
+    async def open_partitions(self, state: State, placed: Sequence[Placed]) -> None:
+        """Make them, empty. `state` has their topics; it is not visible to requests yet."""
 
-    async def purge_partitions(self, placed: Sequence[Placed]) -> None:
-        """Empty them: no messages, no stored offsets, next offset 0."""
+    async def purge_partitions(self, state: State, placed: Sequence[Placed]) -> None:
+        """Empty them: no messages, no stored offsets, next offset 0. `state` as above."""
 
-    async def remove_partitions(self, placed: Sequence[Placed]) -> None:
-        """Close them and delete their files."""
-
-
-class JournalWriter(Protocol):
-    """What the writer needs of `journal.Journal`."""
-
-    async def append(self, state: State, entries: Sequence[Entry]) -> None:
-        """Make `entries` durable; `state` is the state after them, for a snapshot."""
+    async def remove_partitions(self, state: State, placed: Sequence[Placed]) -> None:
+        """Close them and delete their files. `state` has them no more and is visible already."""
 
 
 class Replica:
     """One shard's copy. `state` is whole at any moment; read it once per request and keep it."""
 
     def __init__(self, state: State, *, host: PartitionHost) -> None:
+        """`state` as recovered, the same on every shard; its partitions are open already."""
         self._state = state
         self._host = host
 
@@ -87,10 +83,175 @@ class Replica:
         raise NotImplementedError
 
     async def _install(self, applied: Applied) -> None:
+        state = applied.state
         if applied.opened:
-            await self._host.open_partitions(applied.opened)
+            await self._host.open_partitions(state, applied.opened)
         if applied.purged:
-            await self._host.purge_partitions(applied.purged)
-        self._state = applied.state
+            await self._host.purge_partitions(state, applied.purged)
+        self._state = state
         if applied.removed:
-            await self._host.remove_partitions(applied.removed)
+            await self._host.remove_partitions(state, applied.removed)
+
+
+class _Request(msgspec.Struct, frozen=True, array_like=True):
+    """A change that a follower was asked for."""
+
+    user_id: int
+    change: AnyChange
+
+
+class _Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Shard 0's answer to a `_Request`: a result, or a refusal."""
+
+    result: Result | None = None
+    code: int = 0
+    detail: str = ""
+    denied: bool = False
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_REQUEST_DECODER: Final = msgspec.msgpack.Decoder(_Request)
+_REPLY_DECODER: Final = msgspec.msgpack.Decoder(_Reply)
+
+
+class Follower(Replica):
+    """The copy of every shard but 0."""
+
+    def __init__(self, state: State, *, host: PartitionHost, links: Links) -> None:
+        """`state` as the supervisor recovered it before the fork."""
+        super().__init__(state, host=host)
+        self._links = links
+        self._turn = asyncio.Lock()  # records are applied one after the other
+
+    async def submit(self, change: AnyChange, *, user_id: int = ROOT_USER_ID) -> Result:
+        """Ask shard 0 for the change."""
+        request = _ENCODER.encode(_Request(user_id, change))
+        reply = _REPLY_DECODER.decode(await self._links.request_metadata(request))
+        if reply.result is None:
+            refusal = Deny if reply.denied else Reject
+            raise refusal(ErrorCode(reply.code), reply.detail)
+        return reply.result
+
+    async def follow(self, record: bytes) -> None:
+        """Apply a record of shard 0; it may be acknowledged when this returns."""
+        async with self._turn:
+            for entry in decode_entries(record):
+                await self._install(apply(self._state, entry))
+
+
+class _Turn:
+    """A change from the moment it waits until it is answered."""
+
+    __slots__ = ("answer", "applied", "change", "entry", "refusal", "user_id")
+
+    def __init__(self, change: AnyChange, user_id: int, answer: asyncio.Future[Result]) -> None:
+        self.change = change
+        self.user_id = user_id
+        self.answer = answer
+        self.entry: Entry | None = None
+        self.applied: Applied | None = None
+        self.refusal: BaseException | None = None
+
+    def finish(self) -> None:
+        """Tell the waiting caller, if it still waits."""
+        if self.answer.done():
+            return
+        if self.refusal is not None:
+            self.answer.set_exception(self.refusal)
+        else:
+            assert self.applied is not None, "a turn is refused or applied"
+            self.answer.set_result(self.applied.result)
+
+
+class Writer(Replica):
+    """Shard 0's copy: the only one that changes on its own. Needs its `run` in a task."""
+
+    def __init__(
+        self, state: State, *, host: PartitionHost, journal: Journal, links: Links, clock: Clock
+    ) -> None:
+        """`state` and `journal` as `journal.load` returned them."""
+        super().__init__(state, host=host)
+        self._journal = journal
+        self._links = links
+        self._clock = clock
+        self._waiting: deque[_Turn] = deque()
+        self._wake = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    async def submit(self, change: AnyChange, *, user_id: int = ROOT_USER_ID) -> Result:
+        """Make a change. What `run` died of is raised here too."""
+        if self._failure is not None:
+            raise self._failure
+        if len(self._waiting) >= WAITING_CHANGES_MAX:
+            raise Deny(ErrorCode.TRANSIENT_NOT_ACCEPTED, f"{WAITING_CHANGES_MAX} changes wait")
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Turn(change, user_id, answer))
+        self._wake.set()
+        return await answer
+
+    async def serve(self, request: bytes) -> bytes:
+        """Another shard's `submit`, as its `Follower` encoded it."""
+        asked = _REQUEST_DECODER.decode(request)
+        try:
+            result = await self.submit(asked.change, user_id=asked.user_id)
+        except Reject as error:
+            denied = isinstance(error, Deny)
+            return _ENCODER.encode(_Reply(code=error.code, detail=error.detail, denied=denied))
+        return _ENCODER.encode(_Reply(result=result))
+
+    async def run(self) -> None:
+        """Serve the waiting changes for as long as the shard lives. What it raises is fatal."""
+        turns: list[_Turn] = []
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting:
+                    count = min(len(self._waiting), CHANGES_PER_RECORD_MAX)
+                    turns = [self._waiting.popleft() for _ in range(count)]
+                    await self._serve_group(turns)
+        except BaseException as error:
+            self._failure = error
+            for turn in (*turns, *self._waiting):
+                turn.answer.cancel()  # outcome unknown: the shard stops, the client reconnects
+            raise
+
+    async def _serve_group(self, turns: Sequence[_Turn]) -> None:
+        accepted = self._validate(turns)
+        if accepted:
+            await self._commit(accepted)
+        # Refusals too wait for the group: they may rest on a change that is only now durable.
+        for turn in turns:
+            turn.finish()
+
+    def _validate(self, turns: Sequence[_Turn]) -> list[_Turn]:
+        """Apply each change on top of the accepted ones before it; returns the accepted ones."""
+        state, now_us = self._state, self._clock.now_us()
+        accepted = []
+        for turn in turns:
+            turn.entry = Entry(state.op + 1, now_us, turn.user_id, turn.change)
+            try:
+                turn.applied = apply(state, turn.entry)
+            except Reject as error:
+                turn.refusal = error
+                continue
+            state = turn.applied.state
+            accepted.append(turn)
+        return accepted
+
+    async def _commit(self, accepted: Sequence[_Turn]) -> None:
+        entries = [turn.entry for turn in accepted if turn.entry is not None]
+        steps = [turn.applied for turn in accepted if turn.applied is not None]
+        try:
+            await self._journal.append(steps[-1].state, entries)
+        except JournalFull as error:
+            for turn in accepted:
+                turn.refusal = Deny(ErrorCode.ERROR, f"metadata cannot be written: {error}")
+            return
+        record = encode_entries(entries)
+        # At the same time, so that this shard opens its partitions while the others open theirs.
+        await asyncio.gather(self._links.broadcast_metadata(record), self._install_all(steps))
+
+    async def _install_all(self, steps: Sequence[Applied]) -> None:
+        for applied in steps:
+            await self._install(applied)

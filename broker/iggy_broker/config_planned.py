@@ -1,0 +1,107 @@
+"""Names of settings that the broker knows and does not obey yet.
+
+They are accepted, so that a file written for the original (or for a later IggyKube) starts here,
+and each that asks for something is a warning. A name moves to `config_sections` with its code.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_TLS: Final = "enabled self_signed cert_file key_file ca_file"
+
+_NAMES: Final[dict[str, str]] = {
+    "tcp": "ipv6",
+    "tcp.tls": _TLS,
+    "http": "enabled address max_request_size web_ui",
+    "http.cors": "enabled allowed_methods allowed_origins allowed_headers exposed_headers "
+    "allow_credentials allow_private_network",
+    "http.jwt": "algorithm issuer audience valid_issuers valid_audiences access_token_expiry "
+    "clock_skew not_before encoding_secret decoding_secret use_base64_secret",
+    "http.metrics": "enabled endpoint",
+    "http.tls": _TLS,
+    "quic": "enabled address max_concurrent_bidi_streams initial_mtu send_window receive_window "
+    "stream_receive_window keep_alive_interval max_idle_timeout",
+    "quic.certificate": _TLS,
+    "websocket": "enabled address read_buffer_size write_buffer_size max_write_buffer_size "
+    "max_message_size max_frame_size accept_unmasked_frames",
+    "websocket.tls": _TLS,
+    "consumer_group": "rebalancing_timeout rebalancing_check_interval",
+    "personal_access_token": "max_tokens_per_user",
+    "personal_access_token.cleaner": "enabled interval",
+    "telemetry": "enabled service_name",
+    "telemetry.logs": "transport endpoint",
+    "telemetry.traces": "transport endpoint",
+    "tracing": "enabled endpoint",
+    "system.runtime": "path",
+    "system.backup": "path",
+    "system.logging": "path file_enabled max_file_size max_size max_total_size "
+    "rotation_check_interval retention sysinfo_print_interval",
+    "system.encryption": "enabled key",
+    "encryption": "enabled key",
+    "system.stream": "path",
+    "system.topic": "path delete_oldest_segments",
+    "topic": "delete_oldest_segments",
+    "system.partition": "path",
+    "system.segment": "max_age cache_indexes cache_time_indexes preallocate archive_expired "
+    "server_confirmation",
+    "system.recovery": "recreate_missing_state",
+    "system.message_deduplication": "enabled max_entries expiry",
+    "system.compression": "default_algorithm allow_override",
+    "system.memory_pool": "enabled size bucket_capacity",
+    "system.sharding": "pin_cores inbox_capacity reply_inbox_capacity shutdown_poll_interval "
+    "shutdown_join_timeout reconcile_periodic_interval",
+    "metadata": "prepare_queue_depth",
+    "partition": "prepare_queue_depth evicted_ring_capacity evicted_ring_bytes_max "
+    "transfer_served_cache_bytes_max transfer_artifact_bytes_max",
+    "message_bus": "max_batch peer_queue_capacity reconnect_period close_peer_timeout close_grace "
+    "handshake_grace",
+    "data_maintenance.messages": "cleaner_enabled interval consumer_barrier archiver_enabled",
+    "data_maintenance.state": "archiver_enabled overwrite interval",
+    "data_maintenance.archiver": "enabled kind archive_expired interval layout path",
+    "data_maintenance.archiver.disk": "path",
+    "data_maintenance.archiver.s3": "access_key_id key_id secret_access_key key_secret bucket "
+    "key_prefix region endpoint tmp_upload_dir",
+    "archiver": "enabled kind archive_expired interval",
+    "archiver.disk": "path",
+    "archiver.s3": "key_id key_secret access_key_id secret_access_key bucket key_prefix region "
+    "endpoint tmp_upload_dir",
+    "cluster": "enabled name nodes heartbeat_timeout commit_broadcast_interval "
+    "prepare_retransmit_interval view_change_retransmit_interval view_change_status_timeout "
+    "request_start_view_retransmit_interval view_probe_attempts_max repair_retry_interval "
+    "repair_chunk_max superblock_wedged_fatal_timeout",
+    "cluster.auth": "enabled shared_secret previous_shared_secret",
+    "cluster.tls": _TLS,
+    "cluster.coordinator": "skip_shard_zero_for_replicas skip_shard_zero_for_clients",
+}
+
+PLANNED: Final = frozenset(
+    spelling
+    for table, names in _NAMES.items()
+    for name in names.split()
+    for spelling in (f"{table}.{name}", f"{table}.{name}".removeprefix("system."))
+)
+
+# Lists of tables: any variable that starts like this is an element of one.
+PLANNED_LISTS: Final = ("cluster.nodes", "http.jwt.trusted_issuers")
+
+# Variables that are no settings: of the programs around the broker, or read elsewhere.
+OTHER_VARIABLES: Final = frozenset(
+    {
+        "IGGY_ROOT_USERNAME",
+        "IGGY_ROOT_PASSWORD",
+        "IGGY_USERNAME",
+        "IGGY_PASSWORD",
+        "IGGY_CONFIG_PATH",
+        "IGGY_CONFIG_STRICT",
+        "IGGY_ENV_PATH",
+        "IGGY_DISPLAY_CONFIG",
+        "IGGY_SHARD_RUNTIME_CAPACITY",
+        "IGGY_CI_BUILD",
+    }
+)
+
+
+def asks_for_nothing(value: object) -> bool:
+    """Whether a planned setting is just turned off, which is what the broker does anyway."""
+    return value is False or (isinstance(value, str) and value.strip().lower() in ("false", ""))

@@ -1,0 +1,295 @@
+"""Every setting of the broker, once: meaning, unit, default, and why that default.
+
+`config.load` reads them, `config_values` knows how they are written, `config_keys` how they are
+declared. A setting is listed here when something in the broker obeys it; names that are promised
+but obeyed by nothing yet are in `config_planned`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from iggy_broker import config_values as values
+from iggy_broker.config_keys import Key, Section, Setting, keys_of
+from iggy_broker.config_values import SECOND_US, UNLIMITED, Address, Secret
+
+SHARDS_MAX: Final = 64  # a socket pair for every pair of shards
+
+_COUNT_MAX: Final = (1 << 32) - 1
+
+
+def _flag(doc: str, *aliases: str) -> Setting:
+    return Setting(values.boolean, doc, aliases=aliases)
+
+
+class Tcp(Section):
+    """The binary protocol over TCP."""
+
+    enabled: Annotated[
+        bool,
+        _flag("Listen for the binary protocol; every client needs it."),
+    ] = True
+    address: Annotated[
+        Address,
+        Setting(
+            values.address,
+            "Where to listen, host:port; port 0 lets the system pick. Loopback until you decide "
+            "otherwise: there is no TLS on it.",
+        ),
+    ] = Address("127.0.0.1", 8090)
+
+
+class Monitoring(Section):
+    """The read-only listener for probes and Prometheus: no login, no message data."""
+
+    enabled: Annotated[
+        bool,
+        _flag("Serve /ping, /ready and /metrics; on, because probes need it.", "metrics.enabled"),
+    ] = True
+    address: Annotated[
+        Address,
+        Setting(
+            values.address,
+            "Where to serve them, host:port; port 0 lets the system pick.",
+            aliases=("metrics.endpoint",),
+        ),
+    ] = Address("127.0.0.1", 9099)
+
+
+class Heartbeat(Section):
+    """When a silent client counts as dead."""
+
+    enabled: Annotated[
+        bool,
+        _flag("Evict silent members of consumer groups, so their partitions move."),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "How often a client should be heard; evicted after 1.2 times that. Clients ping every "
+            "5 s, so 30 s bears several lost pings.",
+            name="interval",
+            show=values.show_duration,
+        ),
+    ] = 30 * SECOND_US
+
+
+class MessageBus(Section):
+    """Limits of one frame."""
+
+    max_message_size_bytes: Annotated[
+        int,
+        Setting(
+            values.size,
+            "Largest frame a client may send, header included; a larger one ends the connection. "
+            "Official clients stop at 64 MiB.",
+            name="max_message_size",
+            show=values.show_size,
+        ),
+    ] = 64 << 20
+
+
+class Metadata(Section):
+    """The journal of streams, topics, partitions, groups and users."""
+
+    journal_slots: Annotated[
+        int,
+        Setting(
+            values.whole(16, 1 << 20),
+            "Changes kept in the journal before it is folded into a snapshot. Few enough to replay "
+            "in milliseconds.",
+        ),
+    ] = 1024
+    clients_table_max: Annotated[
+        int,
+        Setting(
+            values.whole(2, 1 << 20),
+            "Sessions at a time over all shards; beyond, logins are refused.",
+        ),
+    ] = 65_536
+
+
+class MessageSaver(Section):
+    """The background sync of partitions that nobody waits for."""
+
+    enabled: Annotated[
+        bool,
+        _flag("Run it. Off: only the thresholds and a clean stop sync.", "message_saver.enabled"),
+    ] = True
+    enforce_fsync: Annotated[
+        bool,
+        _flag(
+            "Make each pass an fsync; off leaves the moment to the operating system.",
+            "message_saver.enforce_fsync",
+        ),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "Pause between passes, and so the most that a power cut takes from a topic with "
+            "durability `replicated`.",
+            name="interval",
+            aliases=("message_saver.interval",),
+            show=values.show_duration,
+        ),
+    ] = 30 * SECOND_US
+
+
+class PartitionDefaults(Section):
+    """Durability of partitions; each is the default of the topic option with the same name."""
+
+    enforce_fsync: Annotated[
+        bool,
+        _flag(
+            "Acknowledge only what an fsync has made durable, for every topic. Off: an acknowledged "
+            "message survives the process, not always the power."
+        ),
+    ] = False
+    messages_required_to_save: Annotated[
+        int,
+        Setting(
+            values.whole(1, _COUNT_MAX),
+            "Messages after which a partition is synced in the background. The smaller, the less a "
+            "power cut can take.",
+        ),
+    ] = 1024
+    size_of_messages_required_to_save_bytes: Annotated[
+        int,
+        Setting(
+            values.size,
+            "Bytes after which a partition is synced in the background; 0 is the default.",
+            name="size_of_messages_required_to_save",
+            show=values.show_size,
+        ),
+    ] = 1 << 20
+    validate_checksum: Annotated[
+        bool,
+        _flag("Check every batch that a poll reads from disk: rot is an error, never wrong bytes."),
+    ] = True
+    message_saver: MessageSaver = MessageSaver()
+
+
+class SegmentDefaults(Section):
+    """The files of a partition."""
+
+    size_bytes: Annotated[
+        int,
+        Setting(
+            values.size,
+            "A segment file is sealed when it reaches this. Default of the topic option "
+            "segment_size; retention drops whole segments.",
+            name="size",
+            show=values.show_size,
+        ),
+    ] = 1 << 30
+    validate_checksum: Annotated[
+        bool,
+        _flag(
+            "Walk and check every segment at start, not only what was not synced: slow, thorough."
+        ),
+    ] = False
+    message_expiry_us: Annotated[
+        int,
+        Setting(
+            values.expiry,
+            "Age at which messages may go. Default of the topic option message_expiry; never, "
+            "because what was not asked for must not delete data.",
+            name="message_expiry",
+            aliases=("system.topic.message_expiry",),
+            show=values.show_duration,
+        ),
+    ] = UNLIMITED
+
+
+class TopicDefaults(Section):
+    """Limits of a topic."""
+
+    max_size_bytes: Annotated[
+        int,
+        Setting(
+            values.topic_size,
+            "Size at which the oldest segments of a topic may go. Default of the topic option "
+            "max_topic_size.",
+            name="max_size",
+            aliases=("topic.max_topic_size", "system.topic.max_topic_size"),
+            show=values.show_size,
+        ),
+    ] = UNLIMITED
+
+
+class Sharding(Section):
+    """Processes: one per core, each owns its partitions."""
+
+    cpu_allocation: Annotated[
+        str,
+        Setting(
+            values.cpu_allocation,
+            "How many shards: a number, a range of cores like 0..4, or all (one per core that this "
+            "process may use). Words of numa:auto are read as all.",
+        ),
+    ] = "all"
+    shutdown_drain_timeout_us: Annotated[
+        int,
+        Setting(
+            values.duration,
+            "How long a stop waits for requests in flight. Shorter than the 30 s that Kubernetes "
+            "gives a pod.",
+            name="shutdown_drain_timeout",
+            show=values.show_duration,
+        ),
+    ] = 10 * SECOND_US
+
+
+class Logging(Section):
+    """Logs: one JSON object a line on standard error."""
+
+    level: Annotated[
+        str,
+        Setting(
+            values.choice("trace", "debug", "info", "warn", "warning", "error"),
+            "Least level that is written; info is a line per start, stop and trouble.",
+        ),
+    ] = "info"
+
+
+class System(Section):
+    """Data and processes."""
+
+    path: Annotated[
+        Path, Setting(values.path, "Root of all data; relative to the working directory.")
+    ] = Path("local_data")
+    logging: Logging = Logging()
+    sharding: Sharding = Sharding()
+    partition: PartitionDefaults = PartitionDefaults()
+    segment: SegmentDefaults = SegmentDefaults()
+    topic: TopicDefaults = TopicDefaults()
+
+
+class Root(Section):
+    """The first user. Only from the environment, only used when the data directory is new."""
+
+    username: str = "iggy"
+    password: Secret = Secret()  # empty: make a random one and show it once
+
+
+class Config(Section):
+    """All settings."""
+
+    tcp: Tcp = Tcp()
+    monitoring: Monitoring = Monitoring()
+    heartbeat: Heartbeat = Heartbeat()
+    message_bus: MessageBus = MessageBus()
+    metadata: Metadata = Metadata()
+    system: System = System()
+    root: Root = Root()
+
+    def shards_count(self, cores: int) -> int:
+        """How many shards to run when this process may use `cores` cores."""
+        wanted = values.cores_wanted(self.system.sharding.cpu_allocation)
+        return max(1, min(wanted or cores, SHARDS_MAX))
+
+
+KEYS: Final[tuple[Key, ...]] = tuple(keys_of(Config))

@@ -1,0 +1,328 @@
+"""Metadata on disk: a snapshot, and a journal of the changes since. One writer, shard 0.
+
+    metadata/snapshot.bin    magic, version, state, checksum; replaced whole
+    metadata/journal.wal     magic, version, then records
+    metadata/journal.cut     the torn tail that the last recovery cut off, if it had to
+
+A record is `length u32, marker u32, checksum u64, entries` (little-endian): the entries of one
+group of changes, MessagePack; the checksum is XXH3-64 over length and entries. The next record is
+written only after this one is on the disk, so after a crash at most the last one is torn. A
+damaged record with a sound one behind it is therefore rot and not a crash, and nothing is guessed:
+the broker does not start.
+
+The snapshot is written first and names the last change in it; a crash before the journal is
+restarted leaves old records behind, which are skipped by their numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from iggy_broker.errors import Reject
+from iggy_broker.metadata.apply import apply
+from iggy_broker.metadata.changes import Entry, decode_entries, encode_entries
+from iggy_broker.metadata.model import State
+from iggy_broker.storage.disk import Disk, File, StorageFailed
+from iggy_wire.kernel import xxh3_64
+
+FOLDER: Final = "metadata"
+SNAPSHOT_FILE: Final = "snapshot.bin"
+JOURNAL_FILE: Final = "journal.wal"
+CUT_FILE: Final = "journal.cut"
+
+VERSION: Final = 1  # newer ones are refused
+JOURNAL_BYTES_MAX: Final = 16 << 20  # beyond: a snapshot is due
+JOURNAL_BYTES_HARD_MAX: Final = 64 << 20  # snapshots keep failing: changes are refused
+SNAPSHOT_BYTES_MAX: Final = 1 << 30
+
+_JOURNAL_MAGIC: Final = b"IGKJRNL\0"
+_SNAPSHOT_MAGIC: Final = b"IGKSNAP\0"
+_FILE_HEAD: Final = struct.Struct("<8sII")  # magic, version, 0
+_RECORD_HEAD: Final = struct.Struct("<IIQ")  # length, marker, checksum
+_MARKER: Final = 0x4B474952  # "RIGK"
+_MARKER_BYTES: Final = _MARKER.to_bytes(4, "little")
+_CHECKSUM_BYTES: Final = 8
+
+
+class MetadataDamaged(Exception):
+    """Metadata on disk that is not ours or cannot be trusted. The text says where and the fix."""
+
+
+class JournalFull(Exception):
+    """No room for another record; nothing was written. The change may be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was on disk."""
+
+    state: State
+    journal: Journal
+    notes: tuple[str, ...]  # what recovery had to decide, for the log
+
+
+class Journal:
+    """The open journal. For one task: the writer awaits one `append` after the other."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        disk: Disk,
+        size_bytes: int,
+        entries_count: int,
+        entries_max: int,
+        warn: Callable[[str], None],
+    ) -> None:
+        """An existing journal file of `size_bytes` with `entries_count` changes; see `load`."""
+        self._disk = disk
+        self._snapshot_path = f"{folder}/{SNAPSHOT_FILE}"
+        self._path = f"{folder}/{JOURNAL_FILE}"
+        self._file: File = disk.open(self._path)
+        self._size_bytes = size_bytes
+        self._entries_count = entries_count
+        self._entries_max = entries_max
+        self._snapshot_at = entries_max
+        self._warn = warn
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def append(self, state: State, entries: Sequence[Entry]) -> None:
+        """Make `entries` durable, off the loop; `state` is the state after them.
+
+        JournalFull: nothing was written. StorageFailed: the disk broke a promise, stop the shard.
+        """
+        self._write(entries)
+        self._file.hold()
+        try:
+            await self._in_thread(self._sync)
+        finally:
+            self._file.release()
+        if self._snapshot_is_due():
+            await self._in_thread(self._fold, state)
+
+    def append_now(self, state: State, entries: Sequence[Entry]) -> None:
+        """The same, blocking: for the start, before there is a loop."""
+        self._write(entries)
+        self._sync()
+        if self._snapshot_is_due():
+            self._fold(state)
+
+    def close(self) -> None:
+        """Give the descriptor and the thread back; a later use takes them again."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+        self._file.close()
+
+    async def _in_thread(self, work: Callable[..., None], *arguments: State) -> None:
+        if self._thread is None:  # not before the fork: threads do not survive it
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        record = _record(entries)
+        if self._size_bytes + len(record) > JOURNAL_BYTES_HARD_MAX:
+            raise JournalFull(f"{self._path} has {self._size_bytes} bytes and cannot be folded")
+        try:
+            self._file.write(record, self._size_bytes)
+        except OSError as error:
+            # Part of it may be there. A later, shorter record must not have its rest behind it.
+            self._cut_back()
+            raise JournalFull(f"{self._path}: {error.strerror}") from error
+        self._size_bytes += len(record)
+        self._entries_count += len(entries)
+
+    def _cut_back(self) -> None:
+        try:
+            self._file.truncate(self._size_bytes)
+        except OSError as error:
+            raise StorageFailed(f"{self._path}: cannot cut a failed write: {error}") from error
+
+    def _sync(self) -> None:
+        try:
+            self._file.sync()
+        except OSError as error:
+            # The kernel may have dropped the pages: what is on the disk is unknown now.
+            raise StorageFailed(f"{self._path}: sync failed: {error}") from error
+
+    def _snapshot_is_due(self) -> bool:
+        return self._entries_count >= self._snapshot_at or self._size_bytes > JOURNAL_BYTES_MAX
+
+    def _fold(self, state: State) -> None:
+        """Write a snapshot and start an empty journal. In this order: see the crash at the top."""
+        try:
+            self._disk.write_file(self._snapshot_path, encode_snapshot(state), sync=True)
+        except OSError as error:
+            self._warn(f"{self._snapshot_path}: no snapshot now ({error}); the journal goes on")
+            self._snapshot_at = self._entries_count + self._entries_max
+            return
+        self._file.close()
+        try:
+            self._disk.write_file(self._path, _JOURNAL_HEAD, sync=True)
+        except OSError as error:
+            raise StorageFailed(f"{self._path}: cannot start a new journal: {error}") from error
+        self._file = self._disk.open(self._path)
+        self._size_bytes = len(_JOURNAL_HEAD)
+        self._entries_count = 0
+        self._snapshot_at = self._entries_max
+
+
+def load(
+    folder: str, *, disk: Disk, entries_max: int, warn: Callable[[str], None] = lambda text: None
+) -> Recovered:
+    """Read the metadata below `folder` (the data directory), or start with none.
+
+    `entries_max`: changes kept in the journal before they are folded into a snapshot. Raises
+    MetadataDamaged, or OSError when the files cannot be read or written.
+    """
+    folder = f"{folder}/{FOLDER}"
+    disk.make_folders(folder)
+    state = _read_snapshot(disk, f"{folder}/{SNAPSHOT_FILE}")
+    path = f"{folder}/{JOURNAL_FILE}"
+    data = _read_journal(disk, path)
+    state, end, entries_count = _replay(state, data, path)
+    notes = _cut_tail(disk, folder, data=data, end=end) if end < len(data) else ()
+    file = disk.open(path)
+    file.sync()  # replayed from the page cache, perhaps; from here on we build on it
+    file.close()
+    journal = Journal(
+        folder,
+        disk=disk,
+        size_bytes=end,
+        entries_count=entries_count,
+        entries_max=entries_max,
+        warn=warn,
+    )
+    return Recovered(state, journal, notes)
+
+
+_JOURNAL_HEAD: Final = _FILE_HEAD.pack(_JOURNAL_MAGIC, VERSION, 0)
+_SNAPSHOT_HEAD: Final = _FILE_HEAD.pack(_SNAPSHOT_MAGIC, VERSION, 0)
+_STATE_ENCODER: Final = msgspec.msgpack.Encoder()
+_STATE_DECODER: Final = msgspec.msgpack.Decoder(State)
+
+
+def encode_snapshot(state: State) -> bytes:
+    """The bytes of a snapshot file."""
+    body = _SNAPSHOT_HEAD + _STATE_ENCODER.encode(state)
+    return body + xxh3_64(body).to_bytes(_CHECKSUM_BYTES, "little")
+
+
+def _read_snapshot(disk: Disk, path: str) -> State:
+    if not disk.exists(path):
+        return State()
+    data = disk.read_file(path, bytes_max=SNAPSHOT_BYTES_MAX + 1)
+    _check_head(data, _SNAPSHOT_MAGIC, path)
+    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    if xxh3_64(body).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
+        raise MetadataDamaged(f"{path}: checksum is wrong; restore {FOLDER}/ from a backup")
+    try:
+        return _STATE_DECODER.decode(memoryview(body)[_FILE_HEAD.size :])
+    except msgspec.MsgspecError as error:
+        raise MetadataDamaged(f"{path}: {error}; restore {FOLDER}/ from a backup") from error
+
+
+def _read_journal(disk: Disk, path: str) -> bytes:
+    data = disk.read_file(path, bytes_max=2 * JOURNAL_BYTES_HARD_MAX) if disk.exists(path) else b""
+    if data == _JOURNAL_HEAD[: len(data)] and len(data) < len(_JOURNAL_HEAD):
+        # Missing, or torn while it was made: nothing was ever journaled in it.
+        disk.write_file(path, _JOURNAL_HEAD, sync=True)
+        return _JOURNAL_HEAD
+    _check_head(data, _JOURNAL_MAGIC, path)
+    return data
+
+
+def _check_head(data: bytes, magic: bytes, path: str) -> None:
+    if len(data) < _FILE_HEAD.size or data[: len(magic)] != magic:
+        detail = "is not IggyKube metadata; point system.path at another directory, or restore it"
+        raise MetadataDamaged(f"{path} {detail}")
+    version = _FILE_HEAD.unpack_from(data)[1]
+    if version > VERSION:
+        detail = f"format {version} is newer than this broker's {VERSION}; start a newer broker"
+        raise MetadataDamaged(f"{path}: {detail}")
+
+
+def _replay(state: State, data: bytes, path: str) -> tuple[State, int, int]:
+    """State after the sound records, the end of the last one, and how many entries they have."""
+    at, entries_count = _FILE_HEAD.size, 0
+    while (found := _read_record(data, at)) is not None:
+        entries, at = found
+        entries_count += len(entries)
+        for entry in entries:
+            if entry.op <= state.op:
+                continue  # already in the snapshot
+            if entry.op != state.op + 1:
+                detail = f"change {state.op + 1} is missing before {entry.op}"
+                raise MetadataDamaged(f"{path}: {detail}; restore {FOLDER}/ from a backup")
+            state = _reapply(state, entry, path)
+    if _sound_record_behind(data, at):
+        detail = f"record at byte {at} is damaged and others follow"
+        raise MetadataDamaged(f"{path}: {detail}; restore {FOLDER}/ from a backup")
+    return state, at, entries_count
+
+
+def _reapply(state: State, entry: Entry, path: str) -> State:
+    try:
+        return apply(state, entry).state
+    except Reject as error:  # it was accepted once: what is before it is not what was there then
+        detail = f"change {entry.op} no longer applies ({error})"
+        raise MetadataDamaged(f"{path}: {detail}; restore {FOLDER}/ from a backup") from error
+
+
+def _read_record(data: bytes, at: int) -> tuple[list[Entry], int] | None:
+    """The entries of the record at `at` and where it ends; None if no whole one is there."""
+    if at + _RECORD_HEAD.size > len(data):
+        return None
+    length, marker, checksum = _RECORD_HEAD.unpack_from(data, at)
+    start = at + _RECORD_HEAD.size
+    end = start + length
+    if marker != _MARKER or end > len(data):
+        return None
+    body = data[start:end]
+    if _checksum(body) != checksum:
+        return None
+    try:
+        return decode_entries(body), end
+    except (
+        msgspec.MsgspecError
+    ) as error:  # sound bytes that we cannot read: written by a newer broker
+        raise MetadataDamaged(
+            f"journal record at byte {at}: {error}; start a newer broker"
+        ) from error
+
+
+def _sound_record_behind(data: bytes, at: int) -> bool:
+    found = data.find(_MARKER_BYTES, at + 1)
+    while found >= 0:
+        start = found - 4
+        if start > at and _read_record(data, start) is not None:
+            return True
+        found = data.find(_MARKER_BYTES, found + 1)
+    return False
+
+
+def _cut_tail(disk: Disk, folder: str, *, data: bytes, end: int) -> tuple[str, ...]:
+    """Keep the torn tail aside, then cut it off."""
+    disk.write_file(f"{folder}/{CUT_FILE}", data[end:], sync=True)
+    file = disk.open(f"{folder}/{JOURNAL_FILE}")
+    file.truncate(end)
+    file.sync()
+    file.close()
+    detail = f"cut a torn tail of {len(data) - end} bytes at byte {end}, kept in {CUT_FILE}"
+    return (f"{folder}/{JOURNAL_FILE}: {detail}",)
+
+
+def _record(entries: Sequence[Entry]) -> bytes:
+    body = encode_entries(list(entries))
+    return _RECORD_HEAD.pack(len(body), _MARKER, _checksum(body)) + body
+
+
+def _checksum(body: bytes) -> int:
+    return xxh3_64(len(body).to_bytes(4, "little") + body)
