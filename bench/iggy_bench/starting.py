@@ -1,0 +1,90 @@
+"""How long a broker takes to open a log, and how much memory it needs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from iggy_bench.load import STREAM, Target, Work, produce, run_clients
+from iggy_bench.processes import PASSWORD, USERNAME, Server, start_broker
+from iggy_bench.report import Report, Row, middle, progress
+from iggy_bench.throughput import create_topics
+from iggy_client import Client
+
+LOG = Work(requests=2_000, messages=1_000, payload_bytes=1_000)  # 2 GB of payload
+OPEN_S_MAX = 1.0
+SHARDS = 2
+REQUESTS_BEFORE_PSS = 1_000
+PSS_MIB_MAX = 80
+CONNECTIONS = 8
+
+
+def opening(folder: Path, report: Report, *, rounds: int) -> None:
+    """Rows for a 2 GB log after a clean stop and after SIGKILL, beside an empty start."""
+    empty, clean, killed = [], [], []
+    for number in range(rounds):
+        with start_broker(folder / "empty", shards=SHARDS) as server:
+            empty.append(server.started_s)
+        home = folder / "full"
+        with start_broker(home, shards=SHARDS) as server:
+            create_topics(server, ["log"])
+            run_clients(produce, [Target(server.port, "log", 0)], LOG)
+        with start_broker(home, shards=SHARDS) as server:
+            clean.append(server.started_s)
+            _check_end(server, LOG.requests * LOG.messages)
+            run_clients(produce, [Target(server.port, "log", 0)], LOG)
+            server.kill()
+        with start_broker(home, shards=SHARDS) as server:
+            killed.append(server.started_s)
+            _check_end(server, 2 * LOG.requests * LOG.messages)
+        shutil.rmtree(folder, ignore_errors=True)
+        progress(f"  round {number + 1} of {rounds}")
+    report.samples["opening"] = [
+        {"empty_s": one, "clean_s": two, "killed_s": three}
+        for one, two, three in zip(empty, clean, killed, strict=True)
+    ]
+    report.rows += [
+        _opening_row("opening a 2 GB log after a clean stop", empty, clean),
+        _opening_row("opening a 4 GB log, 2 GB of it just written, after SIGKILL", empty, killed),
+    ]
+
+
+def _opening_row(what: str, empty: list[float], full: list[float]) -> Row:
+    beyond = middle([one - other for one, other in zip(full, empty, strict=True)])
+    return Row(
+        what=what,
+        ours=f"ready after {middle(full):.2f} s",
+        baseline=f"with no data {middle(empty):.2f} s",
+        ratio=middle([one / other for one, other in zip(full, empty, strict=True)]),
+        aim=f"< {OPEN_S_MAX:.0f} s",
+        met=middle(full) < OPEN_S_MAX,
+        note=f"the log itself {max(beyond, 0.0):.2f} s",
+    )
+
+
+def _check_end(server: Server, messages: int) -> None:
+    with Client.connect(server.address, USERNAME, PASSWORD) as client:
+        topic = client.get_topic(STREAM, "log")
+    if topic is None or topic.messages_count != messages:
+        raise RuntimeError(f"the log was to have {messages:,} messages: {topic}")
+
+
+def memory(folder: Path, report: Report) -> None:
+    """PSS of supervisor and shards after a thousand requests over several connections."""
+    with start_broker(folder / "memory", shards=SHARDS) as server:
+        create_topics(server, ["memory"])
+        work = Work(requests=REQUESTS_BEFORE_PSS // CONNECTIONS, messages=10, payload_bytes=100)
+        targets = [Target(server.port, "memory", number) for number in range(CONNECTIONS)]
+        run_clients(produce, targets, work)
+        mib = server.pss_bytes() / (1 << 20)
+    report.samples["memory"] = [{"pss_mib": mib}]
+    report.rows.append(
+        Row(
+            what=f"memory of supervisor and {SHARDS} shards after 1,000 requests (PSS)",
+            ours=f"{mib:.0f} MiB",
+            baseline="",
+            ratio=None,
+            aim=f"≤ {PSS_MIB_MAX} MiB",
+            met=mib <= PSS_MIB_MAX,
+        )
+    )
