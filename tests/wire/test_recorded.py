@@ -1,0 +1,150 @@
+"""Every recorded frame decodes, and what was decoded encodes to the same bytes."""
+
+import pytest
+
+from iggy_wire.codes import (
+    CODES_OF_OTHER_OPERATIONS,
+    LEGACY_LOGIN_CODES,
+    Command,
+    FrameKind,
+    is_internal,
+    is_result_framed,
+)
+from iggy_wire.dialect import P11
+from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.framing import FrameReader
+from iggy_wire.header import (
+    HEADER_BYTES,
+    EvictionHeader,
+    EvictionReason,
+    ReplyHeader,
+    RequestHeader,
+    eviction_error,
+    frame_kind,
+)
+from iggy_wire.requests import command_of, decode_request
+from iggy_wire.results import rejection_bytes, split_result, success_bytes
+from recorded import Exchange, exchange, exchanges, session
+
+EXCHANGES = exchanges()
+REQUESTS = [one for one in EXCHANGES if one.request is not None]
+REPLIES = [one for one in EXCHANGES if one.reply is not None and one.request is not None]
+
+# Recorded to show refusals: their bodies or numbers are wrong on purpose.
+REFUSED = {
+    "raw/007_login_malformed_evicted": ErrorCode.INVALID_FORMAT,
+    "raw/015_create_stream_malformed_denied": ErrorCode.INVALID_COMMAND,
+    "raw/018_op2_replicated_code": ErrorCode.FEATURE_UNAVAILABLE,
+    "raw/019_op2_code_zero": ErrorCode.INVALID_COMMAND,
+    "raw/020_op2_malformed_body": ErrorCode.INVALID_COMMAND,
+    "raw/021_internal_op_evicted": ErrorCode.INVALID_COMMAND,
+    "raw/030_poll_malformed": ErrorCode.INVALID_COMMAND,
+    "real/054_unknown_command": ErrorCode.INVALID_COMMAND,
+}
+# Commands that have no body layout here yet: the broker answers FEATURE_UNAVAILABLE.
+UNBUILT = {
+    Command.GET_SNAPSHOT,
+    Command.LEGACY_LOGIN,
+    Command.UPDATE_USER,
+    Command.CHANGE_PASSWORD,
+    Command.CREATE_PERSONAL_ACCESS_TOKEN,
+    Command.GET_PERSONAL_ACCESS_TOKENS,
+    Command.DELETE_PERSONAL_ACCESS_TOKEN,
+    Command.UPDATE_PERMISSIONS,
+}
+
+
+def by_name(one: Exchange) -> str:
+    return one.name
+
+
+@pytest.mark.parametrize("one", REQUESTS, ids=by_name)
+def test_a_recorded_request_encodes_to_the_same_bytes(one: Exchange) -> None:
+    assert one.request is not None
+    header = RequestHeader.decode(one.request)
+    body = one.request[HEADER_BYTES:]
+
+    assert header.encode() == one.request[:HEADER_BYTES]
+    assert header.size == len(one.request)
+    if one.name in REFUSED:
+        with pytest.raises(WireError) as refusal:
+            decode_request(P11, header, body)
+        assert refusal.value.code == REFUSED[one.name]
+    elif command_of(header) in UNBUILT:
+        with pytest.raises(WireError, match="FEATURE_UNAVAILABLE"):
+            decode_request(P11, header, body)
+    else:
+        assert decode_request(P11, header, body).encode() == body
+
+
+@pytest.mark.parametrize("one", REPLIES, ids=by_name)
+def test_a_recorded_reply_encodes_to_the_same_bytes(one: Exchange) -> None:
+    assert one.reply is not None
+    assert one.request is not None
+    if frame_kind(one.reply) == FrameKind.EVICTION:
+        assert EvictionHeader.decode(one.reply).encode() == one.reply
+        return
+    header = ReplyHeader.decode(one.reply)
+    body = one.reply[HEADER_BYTES:]
+
+    assert header.encode() == one.reply[:HEADER_BYTES]
+    assert header.size == len(one.reply)
+    if header.status:
+        assert body == b""
+        ErrorCode(header.status)
+        return
+    assert _encoded_again(one.request, header, body) == body
+
+
+def _encoded_again(request: bytes, header: ReplyHeader, body: bytes) -> bytes:
+    payload: bytes | memoryview = body
+    framed = is_result_framed(header.operation, len(body))
+    if framed:
+        code, payload = split_result(body)
+        if code:
+            assert len(payload) == 0
+            ErrorCode(code)
+            return rejection_bytes(code)
+    command = command_of(RequestHeader.decode(request))
+    if command in UNBUILT or command is Command.DESCRIBE_OPTIONS or len(payload) == 0:
+        return success_bytes(bytes(payload)) if framed else bytes(payload)
+    encoded = P11.replies[command].decode(payload).encode()
+    return success_bytes(encoded) if framed else encoded
+
+
+def test_the_stale_client_eviction_is_read() -> None:
+    frame = exchange("raw/900_stale_client_eviction").reply
+    assert frame is not None
+
+    eviction = EvictionHeader.decode(frame)
+
+    assert eviction.reason == EvictionReason.STALE_CLIENT
+    assert eviction_error(eviction.reason) == ErrorCode.STALE_CLIENT
+    assert eviction.encode() == frame
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 255, 256, 257, 4096, 1 << 20])
+@pytest.mark.parametrize("direction", ["c2s", "s2c"])
+def test_a_recorded_connection_falls_into_its_frames(direction: str, chunk_bytes: int) -> None:
+    stream = session(direction)
+    reader = FrameReader(1 << 20)
+
+    frames = [
+        bytes(frame)
+        for at in range(0, len(stream), chunk_bytes)
+        for frame in reader.feed(stream[at : at + chunk_bytes])
+    ]
+
+    assert len(frames) == 64
+    assert b"".join(frames) == stream
+    assert reader.pending_bytes == 0
+
+
+def test_codes_that_must_come_otherwise_are_known() -> None:
+    assert Command.SEND_MESSAGES in CODES_OF_OTHER_OPERATIONS
+    assert Command.UPDATE_USER in CODES_OF_OTHER_OPERATIONS
+    assert Command.PING not in CODES_OF_OTHER_OPERATIONS
+    assert {38, 44} == LEGACY_LOGIN_CODES
+    assert is_internal(64)
+    assert is_internal(127)
+    assert not is_internal(128)
