@@ -16,6 +16,8 @@ from iggy_broker.config_values import SECOND_US, UNLIMITED, Address, Secret
 
 SHARDS_MAX: Final = 64  # a socket pair for every pair of shards
 
+SYNC_BYTES_DEFAULT: Final = 1 << 20
+
 _COUNT_MAX: Final = (1 << 32) - 1
 
 
@@ -144,27 +146,29 @@ class PartitionDefaults(Section):
     enforce_fsync: Annotated[
         bool,
         _flag(
-            "Acknowledge only what an fsync has made durable, for every topic. Off: an acknowledged "
-            "message survives the process, not always the power."
+            "Sync before the answer whenever messages_required_to_save or its size is reached, for "
+            "every topic, and every stored offset. Off: what is acknowledged survives the process, "
+            "not always the power."
         ),
     ] = False
     messages_required_to_save: Annotated[
         int,
         Setting(
             values.whole(1, _COUNT_MAX),
-            "Messages after which a partition is synced in the background. The smaller, the less a "
-            "power cut can take.",
+            "With enforce_fsync: the request that leaves so many messages unsynced waits for a "
+            "sync; 1 means all. At most one message less is lost to a power cut.",
         ),
     ] = 1024
     size_of_messages_required_to_save_bytes: Annotated[
         int,
         Setting(
             values.size,
-            "Bytes after which a partition is synced in the background; 0 is the default.",
+            "With enforce_fsync: the request that leaves so many bytes unsynced waits for a sync; "
+            "0 is the default.",
             name="size_of_messages_required_to_save",
             show=values.show_size,
         ),
-    ] = 1 << 20
+    ] = SYNC_BYTES_DEFAULT
     validate_checksum: Annotated[
         bool,
         _flag("Check every batch that a poll reads from disk: rot is an error, never wrong bytes."),

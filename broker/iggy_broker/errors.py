@@ -10,9 +10,9 @@ class Reject(Exception):
     """
 
     def __init__(self, code: ErrorCode, detail: str = "") -> None:
-        super().__init__(
-            f"{code.name} {code.value}: {detail}" if detail else f"{code.name} {code.value}"
-        )
+        """`code` for the client; `detail` says what was refused and how to put it right."""
+        name = f"{code.name} {code.value}"
+        super().__init__(f"{name}: {detail}" if detail else name)
         self.code = code
         self.detail = detail
 
