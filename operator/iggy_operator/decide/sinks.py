@@ -1,0 +1,94 @@
+"""One sink: its job's configuration, when to start it again, when to give up."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from iggy_operator.decide.actions import Reason
+from iggy_operator.resources import Restart, Sink
+
+# Fields that whoever launches the job needs, and the job does not. Changing one restarts nothing.
+_LAUNCHER_FIELDS: Final = frozenset({"checkpoint", "lag", "restart", "spark", "suspend", "userRef"})
+RETRIES_RESET_S: Final = 600
+"""A job that ran this long starts with a fresh count of retries."""
+PAUSE_S_MIN: Final = 1
+EXIT_FINISHED: Final = 0
+EXIT_CONFIGURATION: Final = 2
+EXIT_DATA_LOSS: Final = 4
+
+
+class Step(Enum):
+    """What to do about a job that may be running."""
+
+    START = "start"
+    STOP = "stop"
+    REPLACE = "stop, wait until it is gone, start"
+    NONE = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class AfterExit:
+    """What follows the end of a job."""
+
+    reason: Reason
+    message: str
+    pause_s: int | None
+    """Seconds until it is started again; None: not at all."""
+    retries: int
+    """To be handed in the next time."""
+
+
+def job_fields(sink: Sink) -> dict[str, Any]:
+    """The part of the spec that the job is given."""
+    return {name: value for name, value in sink.spec.items() if name not in _LAUNCHER_FIELDS}
+
+
+def fingerprint(sink: Sink) -> str:
+    """Changes if, and only if, a running job must be replaced."""
+    fields: Mapping[str, Any] = {
+        **job_fields(sink),
+        "spark": sink.spec["spark"],
+        "checkpoint": sink.spec.get("checkpoint"),
+    }
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def decide_sink(desired: Sink | None, running: str | None) -> Step:
+    """`running` is the fingerprint that the running job was started with, None if none runs."""
+    if desired is None or desired.is_suspended:
+        return Step.NONE if running is None else Step.STOP
+    if running is None:
+        return Step.START
+    return Step.NONE if running == fingerprint(desired) else Step.REPLACE
+
+
+def after_exit(sink: Sink, exit_code: int, *, retries: int, ran_s: float, error: str) -> AfterExit:
+    """What follows when a job ends by itself after `ran_s` seconds.
+
+    Exit codes of the job: 0 finished, 1 failed, 2 wrong configuration, 3 replaced by another job,
+    4 data loss. 2 and 4 wait for a person: the same start would end the same way.
+    """
+    if ran_s >= RETRIES_RESET_S:
+        retries = 0
+    if exit_code == EXIT_FINISHED and sink.spec["trigger"]["mode"] == "AvailableNow":
+        return AfterExit(Reason.COMPLETED, "all messages are carried over", None, 0)
+    if exit_code in (EXIT_CONFIGURATION, EXIT_DATA_LOSS):
+        return AfterExit(Reason.DRIVER_FAILED, error, None, retries)
+    if not _may_restart(sink.restart, exit_code):
+        reason = Reason.COMPLETED if exit_code == EXIT_FINISHED else Reason.DRIVER_FAILED
+        return AfterExit(reason, error, None, retries)
+    if retries >= sink.restart.retries_max:
+        message = f"{error} (gave up after {retries} restarts)"
+        return AfterExit(Reason.RETRIES_EXHAUSTED, message, None, retries)
+    pause_s = min(PAUSE_S_MIN << min(retries, 16), sink.restart.pause_s_max)
+    return AfterExit(Reason.DRIVER_FAILED, error, pause_s, retries + 1)
+
+
+def _may_restart(restart: Restart, exit_code: int) -> bool:
+    if restart.policy == "OnFailure":
+        return exit_code != EXIT_FINISHED
+    return restart.policy == "Always"

@@ -1,0 +1,269 @@
+"""Specs as frozen values: durations in microseconds, sizes in bytes, options as the broker's."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from iggy_operator import names, units
+from iggy_operator.documents import DEFAULT_NAMESPACE, Document, load_documents
+
+DEFAULT_BROKER: Final = "iggy"
+# All bits set stand for "never" and "unlimited" (Iggy protocol 0.11); 0 would mean the default.
+FOREVER: Final = (1 << 64) - 1
+
+OptionValue: TypeAlias = bool | int | str
+DeletionPolicy: TypeAlias = Literal["Retain", "DeleteIfEmpty", "Delete"]
+AdoptionPolicy: TypeAlias = Literal["Adopt", "FailIfExists"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Which object of a kind."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """`name`, with the namespace in front unless it is the default one."""
+        return self.name if self.namespace == DEFAULT_NAMESPACE else f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """An IggyBroker, as far as one process on one machine is concerned."""
+
+    key: Key
+    mode: Literal["Managed", "External"]
+    shards_count: int | None
+    config: Mapping[str, str]
+    """Further settings: dotted keys of the configuration file."""
+    spec: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An IggyStream."""
+
+    key: Key
+    broker: Key
+    stream_name: str
+    deletion_policy: DeletionPolicy
+    adoption_policy: AdoptionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """An IggyTopic. `options` are the broker's option values that the spec asks for."""
+
+    key: Key
+    stream: Key
+    topic_name: str
+    partitions_count: int
+    may_drop_partitions: bool
+    options: Mapping[str, OptionValue]
+    deletion_policy: DeletionPolicy
+    adoption_policy: AdoptionPolicy
+    drift_policy: Literal["Revert", "Report"]
+    missing_policy: Literal["Recreate", "Report"]
+    consumer_groups: tuple[str, ...]
+    sinks: tuple["Sink", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """What happens when a sink's job ends."""
+
+    policy: Literal["Always", "OnFailure", "Never"]
+    retries_max: int
+    pause_s_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """An IggySink, or an entry of a topic's `sinks`."""
+
+    key: Key
+    topic: Key
+    type: str
+    restart: Restart
+    is_suspended: bool
+    spec: Mapping[str, Any] = field(repr=False)
+    """All fields with their defaults; `name` and `topicRef` left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """An IggyUser."""
+
+    key: Key
+    broker: Key
+    username: str
+    is_active: bool
+    deletion_policy: DeletionPolicy
+    spec: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Everything that some files ask for."""
+
+    brokers: tuple[Broker, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    topics: tuple[Topic, ...] = ()
+    sinks: tuple[Sink, ...] = ()
+    """Objects of their own; those of topics are in `topics`."""
+    users: tuple[User, ...] = ()
+    documents: tuple[Document, ...] = field(default=(), repr=False)
+    skipped: tuple[str, ...] = ()
+    """Documents of other groups that were left alone."""
+
+
+def load(paths: Iterable[Path], old: Mapping[tuple[str, str, str], Any] | None = None) -> Resources:
+    """Read, check and parse files. Raises `documents.DocumentErrors`: one line for each problem.
+
+    `old` holds objects as they were applied last, by (kind, namespace, name).
+    """
+    loaded = load_documents(paths, old)
+    return parse(loaded.documents, skipped=loaded.skipped)
+
+
+def parse(documents: Iterable[Document], *, skipped: tuple[str, ...] = ()) -> Resources:
+    """Values of documents that `load_documents` has found right."""
+    documents = tuple(documents)
+
+    def of(kind: str) -> list[Mapping[str, Any]]:
+        return [document.value for document in documents if document.kind == kind]
+
+    return Resources(
+        brokers=tuple(_broker(value) for value in of("IggyBroker")),
+        streams=tuple(_stream(value) for value in of("IggyStream")),
+        topics=tuple(_topic(value) for value in of("IggyTopic")),
+        sinks=tuple(_sink_object(value) for value in of("IggySink")),
+        users=tuple(_user(value) for value in of("IggyUser")),
+        documents=documents,
+        skipped=skipped,
+    )
+
+
+def _key(value: Mapping[str, Any]) -> Key:
+    metadata = value["metadata"]
+    return Key(metadata.get("namespace", DEFAULT_NAMESPACE), metadata["name"])
+
+
+def _reference(reference: Mapping[str, str], key: Key) -> Key:
+    return Key(reference.get("namespace", key.namespace), reference["name"])
+
+
+def _broker(value: Mapping[str, Any]) -> Broker:
+    spec = value["spec"]
+    return Broker(
+        key=_key(value),
+        mode=spec["mode"],
+        shards_count=spec["shards"].get("count"),
+        config=spec.get("config", {}),
+        spec=spec,
+    )
+
+
+def _stream(value: Mapping[str, Any]) -> Stream:
+    key, spec = _key(value), value["spec"]
+    return Stream(
+        key=key,
+        broker=_reference(spec["brokerRef"], key),
+        stream_name=spec.get("streamName", key.name),
+        deletion_policy=spec["deletionPolicy"],
+        adoption_policy=spec["adoptionPolicy"],
+    )
+
+
+def _topic(value: Mapping[str, Any]) -> Topic:
+    key, spec = _key(value), value["spec"]
+    return Topic(
+        key=key,
+        stream=_reference(spec["streamRef"], key),
+        topic_name=spec.get("topicName", key.name),
+        partitions_count=spec["partitions"],
+        may_drop_partitions=spec["partitionDecreasePolicy"] == "DeleteData",
+        options=topic_options(spec),
+        deletion_policy=spec["deletionPolicy"],
+        adoption_policy=spec["adoptionPolicy"],
+        drift_policy=spec["driftPolicy"],
+        missing_policy=spec["missingPolicy"],
+        consumer_groups=tuple(group["name"] for group in spec.get("consumerGroups", ())),
+        sinks=tuple(_topic_sink(entry, key, value) for entry in spec.get("sinks", ())),
+    )
+
+
+def topic_options(spec: Mapping[str, Any]) -> dict[str, OptionValue]:
+    """The broker's option values (Iggy protocol 0.11) that a topic's spec asks for."""
+    retention, segment = spec["retention"], spec["segment"]
+    expiry, size_max = retention["messageExpiry"], retention["maxSize"]
+    return {
+        "compression_algorithm": spec["compression"].lower(),
+        "message_expiry": FOREVER if expiry == "never" else units.duration_us(expiry),
+        "max_topic_size": FOREVER if size_max == "unlimited" else units.quantity_bytes(size_max),
+        "segment_size": units.quantity_bytes(segment["size"]),
+        "preallocate_segments": segment["preallocate"],
+        **_durability_options(spec["durability"]),
+    }
+
+
+# What the profiles mean to the broker. Balanced is written to disk every hundred messages, or by
+# the broker's saver within a second; Relaxed leaves both to the broker's own settings.
+_PROFILES: Final[dict[str, dict[str, OptionValue]]] = {
+    "Strict": {"durability": "persisted", "consumer_offset_durability": "persisted"},
+    "Balanced": {"durability": "replicated", "messages_required_to_save": 100},
+    "Relaxed": {"durability": "replicated"},
+    "Custom": {},
+}
+
+
+def _durability_options(durability: Mapping[str, Any]) -> dict[str, OptionValue]:
+    options = dict(_PROFILES[durability["profile"]])
+    if "enforceFsync" in durability:
+        options["enforce_fsync"] = durability["enforceFsync"]
+    if "flushMessages" in durability:
+        options["messages_required_to_save"] = durability["flushMessages"]
+    if "flushBytes" in durability:
+        flush_bytes = units.quantity_bytes(durability["flushBytes"])
+        options["size_of_messages_required_to_save"] = flush_bytes
+    return options
+
+
+def _topic_sink(entry: Mapping[str, Any], topic: Key, value: Mapping[str, Any]) -> Sink:
+    uid = value["metadata"].get("uid", "")
+    spec = {name: item for name, item in entry.items() if name != "name"}
+    return _sink(
+        Key(topic.namespace, names.sink_name(topic.name, entry["name"], topic_uid=uid)), topic, spec
+    )
+
+
+def _sink_object(value: Mapping[str, Any]) -> Sink:
+    key = _key(value)
+    spec = {name: item for name, item in value["spec"].items() if name != "topicRef"}
+    return _sink(key, _reference(value["spec"]["topicRef"], key), spec)
+
+
+def _sink(key: Key, topic: Key, spec: Mapping[str, Any]) -> Sink:
+    restart = spec["restart"]
+    return Sink(
+        key=key,
+        topic=topic,
+        type=spec["type"],
+        restart=Restart(restart["policy"], restart["maxRetries"], restart["backoffSeconds"]),
+        is_suspended=spec["suspend"],
+        spec=spec,
+    )
+
+
+def _user(value: Mapping[str, Any]) -> User:
+    key, spec = _key(value), value["spec"]
+    return User(
+        key=key,
+        broker=_reference(spec["brokerRef"], key),
+        username=spec.get("username", key.name),
+        is_active=spec["active"],
+        deletion_policy=spec["deletionPolicy"],
+        spec=spec,
+    )
