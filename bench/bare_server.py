@@ -16,6 +16,7 @@ import socket
 import sys
 from pathlib import Path
 from struct import Struct
+from typing import cast
 
 import uvloop
 
@@ -42,8 +43,7 @@ class BareConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the socket: replies are written to it directly."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
         self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         self._socket_fd = self._socket.fileno()
 
