@@ -264,7 +264,7 @@ def columns(region, first_offset, end_offset, *, bint verify=False):
     cdef const uint8_t *data
     cdef Batch batch
     cdef Py_ssize_t at = 0
-    cdef int64_t first = max(<int64_t>0, clamp(first_offset)), end = max(<int64_t>0, clamp(end_offset))
+    cdef int64_t first = max(<int64_t>0, clamp(first_offset)), end = max(first, clamp(end_offset))
     cdef uint64_t room = 0, count = 0
     PyObject_GetBuffer(region, &view, PyBUF_SIMPLE)
     try:

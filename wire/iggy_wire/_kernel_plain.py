@@ -179,16 +179,16 @@ def columns(region: Buffer, first_offset: int, end_offset: int, *, verify: bool 
     checksum of every frame taken. Timestamps beyond a signed 64-bit number become its maximum.
     Raises BrokenBatchError at a broken batch, ValueError when there are over 2 GiB - 1 to lay out.
     """
-    wanted = range(first_offset, end_offset)
+    wanted = range(first_offset, max(first_offset, end_offset))
     with view_of(region) as view:
-        batches = _wanted_batches(view, first_offset, end_offset)
+        batches = _wanted_batches(view, wanted)
         collected = _Collected()
         for batch in batches:
             _collect(view, batch, wanted, verify, collected)
     return collected.columns()
 
 
-def _wanted_batches(view: memoryview, first_offset: int, end_offset: int) -> list[Batch]:
+def _wanted_batches(view: memoryview, offsets: range) -> list[Batch]:
     """Check the whole region's batch headers before anything is laid out."""
     wanted = []
     at = room = 0
@@ -196,7 +196,7 @@ def _wanted_batches(view: memoryview, first_offset: int, end_offset: int) -> lis
         batch = batch_at(view, at)
         if batch is None or batch.end > len(view):
             broken(at, "incomplete at the end of the region")
-        if batch.first < end_offset and batch.last >= first_offset:
+        if batch.first < offsets.stop and batch.last >= offsets.start:
             room += batch.end - at - BATCH_HEADER_BYTES - batch.messages * FRAME_HEADER_BYTES
             if room > COLUMN_BYTES_MAX:
                 raise ValueError(

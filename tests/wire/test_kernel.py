@@ -1,0 +1,504 @@
+"""The kernel's functions, each on the compiled and on the plain implementation."""
+
+import mmap
+import os
+import struct
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from batches import Body, make_batch, read_all, reseal
+from iggy_wire import _kernel_plain
+from iggy_wire import kernel as facade
+from kernels import on_both
+
+THREE = [Body(b"one", id=11), Body(b"", headers=b"hh", id=12), Body(b"three" * 99, time_delta=5)]
+U64_MAX = (1 << 64) - 1
+
+
+def three_batches() -> bytes:
+    """Offsets 10..12, 13, 14..16 at times 100, 200, 300."""
+    first = make_batch(THREE, offset=10, timestamp_us=100)
+    second = make_batch([Body(b"alone")], offset=13, timestamp_us=200)
+    return bytes(first + second + make_batch(THREE, offset=14, timestamp_us=300))
+
+
+def starts() -> list[int]:
+    """Where the three batches start, and the region's length."""
+    first = len(make_batch(THREE))
+    second = first + len(make_batch([Body(b"alone")]))
+    return [0, first, second, second + first]
+
+
+def taken(region: bytes, chosen: facade.Selection) -> bytes:
+    return chosen.head + region[chosen.start : chosen.end] + chosen.tail
+
+
+@on_both
+class TestAdmission:
+    @pytest.mark.parametrize("size", [0, 1, 3, 8, 16, 128, 240, 241, 1000, 70_000])
+    def test_xxh3_equals_the_package(self, kernel: ModuleType, size: int) -> None:
+        from xxhash import xxh3_64_intdigest
+
+        data = bytes(index * 7 & 255 for index in range(size))
+
+        assert kernel.xxh3_64(data) == xxh3_64_intdigest(data)
+
+    @pytest.mark.parametrize("count", [1, 2, 1000, 1024, 1025, 3000])
+    def test_a_good_batch_is_stamped_and_stays_good(self, kernel: ModuleType, count: int) -> None:
+        batch = make_batch([Body(b"p" * (index % 300)) for index in range(count)])
+        frames = bytes(batch[256:])
+
+        assert kernel.admit(batch, 3, 40, 5_000) == 0
+
+        assert batch == make_batch(
+            [Body(b"p" * (index % 300)) for index in range(count)], offset=40, timestamp_us=5_000
+        )
+        assert batch[256:] == frames
+        assert kernel.verify(batch) == 0
+
+    @pytest.mark.parametrize(
+        ("at", "value", "code"),
+        [
+            (32, struct.pack("<Q", 1 << 63), 4),
+            (32, struct.pack("<Q", 255), 4),
+            (40, b"\x00" * 8, 4039),
+            (24, b"\x01", 4039),
+            (48, struct.pack("<I", 0), 4009),
+            (48, struct.pack("<I", 2), 4),
+            (48, struct.pack("<I", 4), 4),
+            (48, struct.pack("<I", 1 << 31), 4),
+            (52, b"\x01", 4101),
+            (255, b"\x80", 4101),
+            (256, b"\x00" * 8, 4027),
+            (264, b"\xff", 4027),
+            (256 + 24, b"\x01", 4),
+            (256 + 32, struct.pack("<I", U64_MAX >> 32), 4),
+            (256 + 36, struct.pack("<I", U64_MAX >> 32), 4),
+            (256 + 40, b"\x01", 4101),
+            (256 + 47, b"\x01", 4101),
+            (256 + 48, b"X", 4027),
+            (-1, b"X", 4027),
+        ],
+    )
+    def test_each_fault_has_its_code_and_nothing_is_written(
+        self, kernel: ModuleType, at: int, value: bytes, code: int
+    ) -> None:
+        batch = make_batch(THREE)
+        at %= len(batch)
+        batch[at : at + len(value)] = value
+        before = bytes(batch)
+
+        assert kernel.verify(batch) == code
+        assert kernel.admit(batch, 1, 2, 3) == code
+        assert batch == before
+
+    def test_every_prefix_and_a_longer_buffer_is_a_format_fault(self, kernel: ModuleType) -> None:
+        batch = bytes(make_batch(THREE))
+
+        assert {kernel.verify(batch[:size]) for size in range(len(batch))} == {4}
+        assert kernel.verify(batch + b"\x00") == 4
+        assert kernel.verify(batch + batch) == 4
+
+    def test_deltas_must_count_from_zero(self, kernel: ModuleType) -> None:
+        assert kernel.verify(make_batch(THREE, first_delta=1)) == 4
+
+    def test_a_batch_without_frames_has_the_count_fault(self, kernel: ModuleType) -> None:
+        assert kernel.verify(make_batch([])) == 4009
+
+    def test_stamps_take_the_whole_unsigned_range_and_no_more(self, kernel: ModuleType) -> None:
+        batch = make_batch(THREE)
+        assert kernel.admit(batch, U64_MAX, U64_MAX, U64_MAX) == 0
+        assert batch[:24] == b"\xff" * 24
+
+        for stamp in [(-1, 0, 0), (0, U64_MAX + 1, 0), (0, 0, -1)]:
+            with pytest.raises(OverflowError):
+                kernel.admit(batch, *stamp)
+        assert batch[:24] == b"\xff" * 24
+
+    def test_seal_makes_a_laid_out_batch_valid(self, kernel: ModuleType) -> None:
+        batch = make_batch(THREE)
+        sealed = bytes(batch)
+        for at in (40, 256, 256 + 51):
+            batch[at : at + 8] = b"\xaa" * 8
+
+        kernel.seal(batch)
+
+        assert batch == sealed
+
+    def test_seal_refuses_what_does_not_tile(self, kernel: ModuleType) -> None:
+        batch = make_batch(THREE)
+        batch[256 + 36] += 1
+        before = bytes(batch)
+
+        with pytest.raises(facade.BrokenBatchError, match="batch at byte 0"):
+            kernel.seal(batch)
+        with pytest.raises(facade.BrokenBatchError, match="length"):
+            kernel.seal(bytearray(before + b"x"))
+
+
+@on_both
+class TestBuffers:
+    def test_every_kind_of_contiguous_buffer_is_read(self, kernel: ModuleType) -> None:
+        batch = bytes(make_batch(THREE))
+        mapped = mmap.mmap(-1, len(batch))
+        mapped[:] = batch
+        padded = memoryview(b"..." + batch)[3:]
+        shorts = memoryview(array("H", batch[: len(batch) & ~1]))
+
+        for buffer in (batch, bytearray(batch), memoryview(batch), mapped, padded):
+            assert kernel.verify(buffer) == 0
+            assert kernel.scan(buffer, 0, frames=True, index_bytes=1).messages == 3
+        assert kernel.xxh3_64(shorts) == kernel.xxh3_64(batch[: len(batch) & ~1])
+        mapped.close()  # fails if the kernel still held on to it
+
+    def test_mmap_is_stamped_in_place(self, kernel: ModuleType, tmp_path: Path) -> None:
+        path = tmp_path / "segment"
+        path.write_bytes(make_batch(THREE))
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            assert kernel.admit(mapped, 3, 9, 8) == 0
+
+        assert path.read_bytes() == make_batch(THREE, offset=9, timestamp_us=8)
+
+    def test_read_only_buffers_are_not_written(self, kernel: ModuleType) -> None:
+        batch = bytes(make_batch(THREE))
+        for call in (lambda: kernel.admit(batch, 0, 0, 0), lambda: kernel.seal(batch)):
+            with pytest.raises(BufferError):
+                call()
+
+    def test_what_is_not_contiguous_or_no_buffer_is_refused(self, kernel: ModuleType) -> None:
+        with pytest.raises(BufferError):
+            kernel.verify(memoryview(bytes(600))[::2])
+        with pytest.raises(TypeError):
+            kernel.verify("text")
+
+
+@on_both
+class TestScan:
+    def test_a_clean_region_is_walked_to_its_end(self, kernel: ModuleType) -> None:
+        region = three_batches()
+        at = starts()
+
+        found = kernel.scan(region, 10, frames=True, index_bytes=0)
+
+        assert found == facade.Scan(
+            len(region),
+            17,
+            300,
+            7,
+            [(10, 100, at[0]), (13, 200, at[1]), (14, 300, at[2])],
+            facade.CLEAN_END,
+        )
+
+    def test_nothing_is_a_clean_end(self, kernel: ModuleType) -> None:
+        assert kernel.scan(b"", 5, frames=True, index_bytes=9) == facade.Scan(0, 5, 0, 0, [], 0)
+        assert kernel.scan(b"", -1, frames=True, index_bytes=9).next_offset == -1
+
+    def test_index_entries_are_sparse(self, kernel: ModuleType) -> None:
+        at = starts()
+
+        one = kernel.scan(three_batches(), -1, frames=False, index_bytes=at[1] + 1)
+        first_only = kernel.scan(three_batches(), -1, frames=False, index_bytes=1 << 70)
+
+        assert [entry[2] for entry in one.entries] == [at[0], at[2]]
+        assert [entry[2] for entry in first_only.entries] == [0]
+
+    def test_a_torn_tail_is_told_from_a_bad_batch_at_every_length(self, kernel: ModuleType) -> None:
+        region = three_batches()
+        at = starts()
+
+        for size in range(at[2] + 1, len(region)):
+            found = kernel.scan(region[:size], 10, frames=True, index_bytes=0)
+            assert (found.end, found.next_offset, found.messages) == (at[2], 14, 4)
+            assert found.reason == facade.INCOMPLETE_TAIL
+
+    @pytest.mark.parametrize(
+        ("at", "value", "code"),
+        [
+            (32, bytes(8), 4),
+            (40, bytes(8), 4039),
+            (48, bytes(4), 4009),
+            (99, b"\x01", 4101),
+            (256, bytes(8), 4027),
+            (300, b"\x01", 4101),
+        ],
+    )
+    def test_it_stops_at_the_first_bad_batch(
+        self, kernel: ModuleType, at: int, value: bytes, code: int
+    ) -> None:
+        region = bytearray(three_batches())
+        bad = starts()[1]
+        region[bad + at : bad + at + len(value)] = value
+
+        found = kernel.scan(region, 10, frames=True, index_bytes=0)
+
+        assert (found.end, found.next_offset, found.reason) == (bad, 13, code)
+
+    def test_frame_checksums_are_checked_only_when_asked(self, kernel: ModuleType) -> None:
+        region = bytearray(three_batches())
+        region[-1] ^= 1
+
+        assert kernel.scan(region, 10, frames=False, index_bytes=0).reason == 0
+        assert kernel.scan(region, 10, frames=True, index_bytes=0).reason == 4027
+
+    def test_zeros_after_the_end_are_a_format_fault(self, kernel: ModuleType) -> None:
+        region = three_batches()
+
+        found = kernel.scan(region + bytes(4096), 10, frames=True, index_bytes=0)
+
+        assert (found.end, found.reason) == (len(region), 4)
+
+    @pytest.mark.parametrize("expected", [0, 9, 11, 1 << 62, 1 << 80, -2])
+    def test_an_unexpected_offset_is_a_gap(self, kernel: ModuleType, expected: int) -> None:
+        found = kernel.scan(three_batches(), expected, frames=True, index_bytes=0)
+
+        assert (found.end, found.reason, found.next_offset) == (0, 4100, expected)
+
+    def test_a_gap_between_batches_is_found(self, kernel: ModuleType) -> None:
+        region = make_batch(THREE) + make_batch(THREE, offset=4)
+
+        found = kernel.scan(region, 0, frames=True, index_bytes=0)
+
+        assert (found.next_offset, found.reason) == (3, 4100)
+
+    def test_offsets_beyond_the_limit_are_a_gap(self, kernel: ModuleType) -> None:
+        region = make_batch(THREE, offset=1 << 62)
+
+        assert kernel.scan(region, -1, frames=True, index_bytes=0).reason == 4100
+
+    def test_cut_batches_are_read(self, kernel: ModuleType) -> None:
+        region = make_batch(THREE, offset=20, first_delta=2) + make_batch(THREE, offset=25)
+
+        found = kernel.scan(region, 22, frames=True, index_bytes=0)
+
+        assert (found.next_offset, found.reason, found.entries[0][0]) == (28, 0, 22)
+
+
+@on_both
+class TestLocate:
+    @pytest.mark.parametrize(
+        ("offset", "which"),
+        [(-5, 0), (0, 0), (10, 0), (12, 0), (13, 1), (14, 2), (16, 2), (17, 3), (1 << 70, 3)],
+    )
+    def test_by_offset(self, kernel: ModuleType, offset: int, which: int) -> None:
+        assert kernel.locate(three_batches(), offset) == starts()[which]
+
+    @pytest.mark.parametrize(
+        ("time", "which"),
+        [(-1, 0), (0, 0), (100, 0), (101, 1), (200, 1), (300, 2), (301, 3), (1 << 70, 3)],
+    )
+    def test_by_time(self, kernel: ModuleType, time: int, which: int) -> None:
+        assert kernel.locate_time(three_batches(), time) == starts()[which]
+
+    def test_cut_batches_count_from_their_first_delta(self, kernel: ModuleType) -> None:
+        region = make_batch(THREE, offset=0, first_delta=7)
+
+        assert kernel.locate(region, 9) == 0
+        assert kernel.locate(region, 10) == len(region)
+
+    def test_the_last_batch_needs_only_its_headers(self, kernel: ModuleType) -> None:
+        region = three_batches()[: starts()[2] + 304]
+
+        assert kernel.locate(region, 16) == starts()[2]
+        assert kernel.locate(region, 17) == len(region)
+        assert kernel.locate(region[:-1], 16) == len(region) - 1
+        assert kernel.locate_time(region, 300) == starts()[2]
+
+    def test_broken_headers_are_refused(self, kernel: ModuleType) -> None:
+        second = starts()[1]
+        for at, value in [(32, bytes(8)), (48, bytes(4)), (48, b"\xff" * 4), (15, b"\x40")]:
+            region = bytearray(three_batches())
+            region[second + at : second + at + len(value)] = value
+            for find in (kernel.locate, kernel.locate_time):
+                with pytest.raises(facade.BrokenBatchError, match=f"byte {second}") as caught:
+                    find(region, 1 << 62)
+                assert caught.value.position == second
+                assert caught.value.code == 4
+
+
+@on_both
+class TestSelect:
+    def test_every_range_holds_exactly_its_messages(self, kernel: ModuleType) -> None:
+        region = three_batches()
+        everything = read_all(region)
+
+        for offset in range(8, 19):
+            for count in range(9):
+                chosen = kernel.select(region, offset, count)
+                wanted = [message for message in everything if message.offset >= offset][:count]
+                out = taken(region, chosen)
+                assert read_all(out) == wanted
+                assert chosen.count == len(wanted)
+                assert chosen.last_offset == (wanted[-1].offset if wanted else -1)
+                walk = kernel.scan(out, -1, frames=True, index_bytes=0)
+                assert (walk.end, walk.reason) == (len(out), 0)
+
+    def test_whole_batches_go_out_unchanged(self, kernel: ModuleType) -> None:
+        region = three_batches()
+        at = starts()
+
+        assert kernel.select(region, 0, 99) == facade.Selection(b"", 0, len(region), b"", 7, 16)
+        assert kernel.select(region, 13, 1) == facade.Selection(b"", at[1], at[2], b"", 1, 13)
+
+    def test_both_ends_are_cut(self, kernel: ModuleType) -> None:
+        region = three_batches()
+        at = starts()
+
+        chosen = kernel.select(region, 11, 4)
+
+        assert (chosen.start, chosen.end) == (at[1], at[2])
+        assert [message.offset for message in read_all(chosen.head)] == [11, 12]
+        assert [message.offset for message in read_all(chosen.tail)] == [14]
+
+    def test_one_message_out_of_one_batch(self, kernel: ModuleType) -> None:
+        chosen = kernel.select(three_batches(), 15, 1)
+
+        assert (chosen.start, chosen.tail, chosen.count) == (chosen.end, b"", 1)
+        assert [message.offset for message in read_all(chosen.head)] == [15]
+
+    def test_a_cut_batch_is_cut_again(self, kernel: ModuleType) -> None:
+        once = kernel.select(three_batches(), 11, 2).head
+
+        twice = kernel.select(once, 12, 5)
+
+        assert [message.offset for message in read_all(twice.head)] == [12]
+
+    def test_nothing_chosen_is_empty(self, kernel: ModuleType) -> None:
+        for offset, count in [(17, 5), (1 << 70, 1), (0, 0), (0, -3)]:
+            assert kernel.select(three_batches(), offset, count) == facade.Selection(
+                b"", 0, 0, b"", 0, -1
+            )
+
+    def test_an_incomplete_last_batch_is_left_out(self, kernel: ModuleType) -> None:
+        region = three_batches()
+        at = starts()
+
+        for size in (at[2] + 1, at[2] + 304, len(region) - 1):
+            assert kernel.select(region[:size], 10, 99).end == at[2]
+
+    def test_huge_numbers_mean_everything_or_nothing(self, kernel: ModuleType) -> None:
+        region = three_batches()
+
+        assert kernel.select(region, -(1 << 70), 1 << 70).count == 7
+        assert kernel.select(region, U64_MAX, U64_MAX).count == 0
+
+    def test_frames_that_do_not_tile_are_refused_when_cut(self, kernel: ModuleType) -> None:
+        for at, value in [(36, b"\xff"), (51 + 24, b"\x09"), (39, b"\x7f")]:
+            region = bytearray(three_batches())
+            region[256 + at : 257 + at] = value
+            with pytest.raises(facade.BrokenBatchError):
+                kernel.select(region, 11, 1)
+
+
+@on_both
+class TestColumns:
+    def test_every_range_holds_exactly_its_messages(self, kernel: ModuleType) -> None:
+        region = three_batches()
+        everything = read_all(region)
+
+        for first in range(8, 19):
+            for end in range(8, 19):
+                found = kernel.columns(region, first, end, verify=True)
+                wanted = [message for message in everything if first <= message.offset < end]
+                check_columns(found, wanted)
+
+    def test_growing_headers(self, kernel: ModuleType) -> None:
+        bodies = [Body(b"p" * (i % 7), headers=b"h" * (i * 13 % 100)) for i in range(500)]
+        region = bytes(make_batch(bodies, offset=5))
+
+        check_columns(kernel.columns(region, 0, 1 << 62), read_all(region))
+
+    def test_an_empty_region_has_empty_columns(self, kernel: ModuleType) -> None:
+        check_columns(kernel.columns(b"", 0, 9), [])
+
+    def test_times_beyond_64_signed_bits_become_the_maximum(self, kernel: ModuleType) -> None:
+        batch = make_batch(THREE, timestamp_us=U64_MAX)
+        batch[24:32] = b"\xff" * 8
+        reseal(batch)
+
+        found = kernel.columns(batch, 0, 3)
+
+        assert struct.unpack("<3q", found.timestamps_us) == ((1 << 63) - 1,) * 3
+        assert struct.unpack("<3q", found.origin_timestamps_us) == ((1 << 63) - 1,) * 3
+
+    def test_verify_finds_a_changed_message_in_the_range_only(self, kernel: ModuleType) -> None:
+        region = bytearray(three_batches())
+        region[-1] ^= 1
+
+        assert kernel.columns(region, 0, 99).count == 7
+        assert kernel.columns(region, 0, 16, verify=True).count == 6
+        with pytest.raises(facade.BrokenBatchError, match="message 16") as caught:
+            kernel.columns(region, 0, 17, verify=True)
+        assert caught.value.code == 4027
+
+    def test_an_incomplete_last_batch_is_refused(self, kernel: ModuleType) -> None:
+        region = three_batches()
+        for size in (len(region) - 1, starts()[2] + 304, starts()[2] + 1):
+            with pytest.raises(facade.BrokenBatchError, match=f"byte {starts()[2]}"):
+                kernel.columns(region[:size], 0, 99)
+
+    def test_frames_that_do_not_tile_are_refused(self, kernel: ModuleType) -> None:
+        for at, value in [(36, b"\xff"), (24, b"\x09"), (32, b"\x01")]:
+            region = bytearray(three_batches())
+            region[256 + at : 257 + at] = value
+            with pytest.raises(facade.BrokenBatchError, match="byte 0"):
+                kernel.columns(region, 0, 99)
+
+    def test_more_than_32_bits_of_messages_is_refused(self, kernel: ModuleType) -> None:
+        # A sparse mapping: only the header of each of the three batches is real memory.
+        size = (1 << 30) - (1 << 20)
+        head = make_batch([Body(b"")])[:304]
+        head[32:40] = struct.pack("<Q", size)
+        head[256 + 36 : 256 + 40] = struct.pack("<I", size - 304)
+        with mmap.mmap(-1, 3 * size) as mapped:
+            for at in (0, size, 2 * size):
+                mapped[at : at + 304] = bytes(head)
+            with pytest.raises(ValueError, match="split it"):
+                kernel.columns(mapped, 0, 1)
+
+
+def check_columns(found: facade.Columns, wanted: list) -> None:
+    count = len(wanted)
+    assert found.count == count
+    assert struct.unpack(f"<{count}q", found.offsets) == tuple(m.offset for m in wanted)
+    assert struct.unpack(f"<{count}q", found.timestamps_us) == tuple(m.timestamp_us for m in wanted)
+    assert struct.unpack(f"<{count}q", found.origin_timestamps_us) == tuple(
+        m.origin_us for m in wanted
+    )
+    assert found.ids == b"".join(m.id for m in wanted)
+    assert split(found.payloads, found.payload_offsets, count) == [m.payload for m in wanted]
+    assert split(found.headers, found.header_offsets, count) == [m.headers for m in wanted]
+
+
+def split(data: bytes, offsets: bytes, count: int) -> list[bytes]:
+    borders = struct.unpack(f"<{count + 1}i", offsets)
+    assert borders[0] == 0
+    assert borders[-1] == len(data)
+    return [data[borders[i] : borders[i + 1]] for i in range(count)]
+
+
+class TestFacade:
+    def test_it_offers_what_both_implementations_offer(self) -> None:
+        chosen = {
+            name: getattr(facade, name).__module__ for name in facade.__all__ if name.islower()
+        }
+
+        assert len(set(chosen.values())) == 1
+        assert all(hasattr(_kernel_plain, name) for name in chosen)
+
+    def test_the_environment_forces_the_plain_one(self) -> None:
+        code = "from iggy_wire import kernel; print(kernel.COMPILED, kernel.admit.__module__)"
+
+        out = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "IGGYKUBE_PURE": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+        assert out.stdout.split() == ["False", "iggy_wire._kernel_plain"]
