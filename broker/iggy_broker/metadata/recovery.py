@@ -1,0 +1,48 @@
+"""What the supervisor does with metadata before it forks: recover it, and make root if it is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from iggy_broker.clock import Clock
+from iggy_broker.config_sections import Config
+from iggy_broker.metadata import credentials, journal
+from iggy_broker.metadata.apply import apply
+from iggy_broker.metadata.changes import CreateRoot, Entry
+from iggy_broker.metadata.journal import Journal
+from iggy_broker.metadata.model import ROOT_USER_ID, State
+from iggy_broker.storage.disk import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Recovered metadata with a root user, and the journal to go on with."""
+
+    state: State
+    journal: Journal
+    notes: tuple[str, ...]  # what recovery had to decide, for the log
+    first_password: str | None  # made up for root just now: show it once, it is stored nowhere
+
+
+def open_metadata(
+    config: Config, *, disk: Disk, clock: Clock, warn: Callable[[str], None]
+) -> Opened:
+    """Recover the metadata in the data directory of `config`; a new one gets a root user.
+
+    The journal holds no descriptor and no thread when this returns, so it may cross a fork.
+    Raises `journal.MetadataDamaged`, or OSError when the files cannot be read or written. Root
+    credentials of the configuration count only when root is made (as in the original).
+    """
+    root = str(config.system.path)
+    recovered = journal.load(root, disk=disk, entries_max=config.metadata.journal_slots, warn=warn)
+    state, first_password = recovered.state, None
+    if ROOT_USER_ID not in state.users:
+        password = config.root.password or credentials.random_password()
+        first_password = None if config.root.password else password
+        change = CreateRoot(config.root.username, credentials.hash_password(password))
+        entry = Entry(state.op + 1, clock.now_us(), ROOT_USER_ID, change)
+        state = apply(state, entry).state
+        recovered.journal.append_now(state, [entry])
+        recovered.journal.close()
+    return Opened(state, recovered.journal, recovered.notes, first_password)
