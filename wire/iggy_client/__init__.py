@@ -1,1 +1,6 @@
 """A small Iggy client, blocking and async, on top of iggy_wire."""
+
+from iggy_client.client import Client, messages
+from iggy_client.errors import ClientError, LinkError, LinkTimeoutError, SessionLostError
+
+__all__ = ["Client", "ClientError", "LinkError", "LinkTimeoutError", "SessionLostError", "messages"]
