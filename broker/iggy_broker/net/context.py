@@ -14,7 +14,7 @@ option key that nobody knows, a partition count of 0).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from iggy_broker.errors import Deny
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from iggy_broker.storage.partition import Partition
     from iggy_broker.storage.partition_table import PartitionTable
     from iggy_wire.header import RequestHeader
+    from iggy_wire.request_base import Request
 
 
 __all__ = ["DONE", "Answer", "Context", "Deny", "Handler", "Row", "Services"]
@@ -59,6 +60,8 @@ class Services:
     counters: Counters  # shared by all shards
     started_at_us: int
     tcp_port: int  # as bound
+    poll_bytes_max: int = 63 << 20  # batches of one poll reply; official clients stop at 64 MiB
+    rotations: dict[tuple[int, int], int] = field(default_factory=dict)  # round robin, by topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,8 @@ class Row:
     """One line of a command table: which class decodes the body, and who serves it.
 
     Each handler module has `COMMANDS: dict[int, Row]` with `iggy_wire.codes.Command` numbers as
-    keys; `dispatch` joins them: `{Command.CREATE_STREAM: Row(create_stream, requests.CreateStream)}`.
+    keys, e.g. `{Command.CREATE_STREAM: Row(create_stream, CreateStream)}`; `dispatch` joins them.
     """
 
     handler: Handler
-    request: type | None = None  # None: the body is ignored, the handler gets None
+    request: type[Request] | None = None  # None: the body is ignored, the handler gets None

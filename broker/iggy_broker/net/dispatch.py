@@ -1,15 +1,106 @@
-"""The command table: which request class and which handler serve a command. Data, no ifs."""
+"""From a request's operation and code to its handler, and from the outcome to the reply frame.
+
+`COMMANDS` is the table of everything that any shard can serve by itself. Commands that belong to
+one partition are elsewhere: sends and polls in `connection`, offsets in `PARTITION_COMMANDS`.
+"""
 
 from __future__ import annotations
 
-from iggy_broker.net.context import Row
-from iggy_broker.net.handlers import groups, messages, offsets, streams, system, users
+import logging
+from struct import Struct
+from typing import Final
 
-COMMANDS: dict[int, Row] = {
+from iggy_broker.errors import Deny, Reject
+from iggy_broker.net.context import Answer, Context, Row
+from iggy_broker.net.handlers import groups, streams, system, users
+from iggy_wire.codes import (
+    CODES_OF_OTHER_OPERATIONS,
+    COMMAND_OF_OPERATION,
+    SESSION_CODES,
+    Command,
+    Operation,
+    is_metadata,
+    is_result_framed,
+)
+from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.header import RequestHeader, encode_reply
+
+logger = logging.getLogger(__name__)
+
+COMMANDS: Final[dict[int, Row]] = {
     **system.COMMANDS,
     **users.COMMANDS,
     **streams.COMMANDS,
-    **messages.COMMANDS,
-    **offsets.COMMANDS,
     **groups.COMMANDS,
 }
+
+_SUCCESS: Final = bytes(4)  # a result section without entries
+_REJECTION: Final = Struct("<III")  # one entry: index 0, error code
+_KNOWN_CODES: Final = frozenset(Command)
+
+
+def command_of(header: RequestHeader) -> int:
+    """The command that a request asks for. Deny when there is none, or not in this form."""
+    if header.operation != Operation.NON_REPLICATED:
+        command = COMMAND_OF_OPERATION.get(header.operation)
+        if command is None:
+            raise Deny(ErrorCode.INVALID_COMMAND, f"operation {header.operation} is unknown")
+        return command
+    if header.code in CODES_OF_OTHER_OPERATIONS:
+        detail = f"code {header.code} must come as an operation of its own"
+        raise Deny(ErrorCode.FEATURE_UNAVAILABLE, detail)
+    if header.code not in _KNOWN_CODES:
+        raise Deny(ErrorCode.INVALID_COMMAND, f"code {header.code} is unknown")
+    return header.code
+
+
+async def serve(context: Context, command: int, body: bytes) -> bytes:
+    """Run one command of `COMMANDS`: the reply frame, whatever the outcome."""
+    header = context.header
+    if header.operation == Operation.NON_REPLICATED and command in SESSION_CODES:
+        return reply(context, Answer())
+    row = COMMANDS.get(command)
+    if row is None:
+        name = Command(command).name
+        return refuse(context, Deny(ErrorCode.FEATURE_UNAVAILABLE, f"{name} is not built yet"))
+    try:
+        request = None if row.request is None else row.request.decode(body)
+        return reply(context, await row.handler(context, request))
+    except Reject as refusal:
+        return refuse(context, refusal)
+    except WireError as malformed:
+        return refuse(context, Deny(malformed.code, malformed.detail))
+
+
+def reply(context: Context, answer: Answer) -> bytes:
+    """The frame of a success, with the result section where the operation has one."""
+    header = context.header
+    commit = context.services.replica.state.op
+    operation = header.operation
+    if operation == Operation.DELETE_SEGMENTS:
+        operation = Operation.TRUNCATE_PARTITION  # only so is the reply result-framed
+    framed = is_result_framed(operation, 1) and operation != Operation.NON_REPLICATED
+    context.services.counters.requests_total += 1
+    return encode_reply(
+        header,
+        _SUCCESS + answer.body if framed else answer.body,
+        operation=operation,
+        op=answer.op or context.session.number,
+        commit=answer.op or commit,
+        timestamp=answer.timestamp_us or header.timestamp,
+    )
+
+
+def refuse(context: Context, refusal: Reject) -> bytes:
+    """The frame of a refusal: result section for outcomes of changes, status word for the rest."""
+    header = context.header
+    commit = context.services.replica.state.op
+    context.services.counters.refusals_total += 1
+    logger.debug("! %s", refusal, extra={"client": context.session.client_number})
+    if is_metadata(header.operation) and not isinstance(refusal, Deny):
+        operation = header.operation
+        if operation == Operation.DELETE_SEGMENTS:
+            operation = Operation.TRUNCATE_PARTITION
+        body = _REJECTION.pack(1, 0, refusal.code)
+        return encode_reply(header, body, operation=operation, op=commit, commit=commit)
+    return encode_reply(header, status=refusal.code, commit=commit)

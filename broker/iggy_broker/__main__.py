@@ -1,0 +1,75 @@
+"""`iggy-broker [--config FILE]`: read the configuration, run the supervisor.
+
+Exit codes: 0 stopped as asked, 1 cannot start (the reason is on standard error), 2 wrong arguments
+or configuration, 70 a shard failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from iggy_broker import __version__, logs
+from iggy_broker.config import ConfigError, effective, load
+
+EXIT_CANNOT_START: Final = 1
+EXIT_USAGE: Final = 2
+
+logger = logging.getLogger("iggy_broker")
+
+_EPILOG: Final = """\
+Settings come from the file (TOML; IGGY_CONFIG_PATH names it too), then from IGGY_* variables, e.g.
+IGGY_SYSTEM_PATH (data directory) and IGGY_TCP_ADDRESS. IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD
+make the first user of a new data directory; without them a password is made and shown once.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the broker; the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        loaded = load(options.config, os.environ)
+    except ConfigError as error:
+        return _explain(error, EXIT_USAGE)
+    if options.show_config:
+        sys.stdout.write(effective(loaded.config))
+        return 0
+    logs.set_up(loaded.config.system.logging.level)
+    for warning in loaded.warnings:
+        logger.warning("! %s", warning)
+    # Imported late, so that --help and wrong settings answer at once.
+    from iggy_broker.supervisor import CANNOT_START, supervise
+
+    try:
+        return supervise(loaded.config)
+    except CANNOT_START as error:
+        return _explain(error, EXIT_CANNOT_START)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="iggy-broker",
+        description="The IggyKube message broker.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file (TOML)")
+    parser.add_argument(
+        "--show-config", action="store_true", help="print the settings in force and exit"
+    )
+    parser.add_argument("--version", action="version", version=f"iggy-broker {__version__}")
+    return parser
+
+
+def _explain(error: Exception, code: int) -> int:
+    sys.stderr.write(f"iggy-broker: {error}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

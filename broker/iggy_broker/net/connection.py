@@ -1,0 +1,341 @@
+"""One client connection: frames in, replies out, in order. The only holder of a client's transport.
+
+Sends and polls are served right in the socket's callback; everything else runs as a coroutine while
+the connection is blocked. A send whose answer must wait (for a sync, or for another shard) takes a
+place in `_pending`, and further sends go on behind it; any other request waits until that is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from struct import Struct
+from typing import Final, cast
+
+from iggy_broker.errors import Reject
+from iggy_broker.metadata.model import State
+from iggy_broker.net import dispatch
+from iggy_broker.net.context import Context
+from iggy_broker.net.edge import Edge
+from iggy_broker.net.handlers import messages
+from iggy_broker.net.intake import Intake
+from iggy_broker.net.outbox import Outbox
+from iggy_broker.net.requests import serve_request
+from iggy_broker.net.session import Session, deny
+from iggy_broker.net.targets import (
+    TARGETS_MAX,
+    ReadTarget,
+    Rotation,
+    Target,
+    poll_target,
+    send_target,
+)
+from iggy_wire.codes import Command, Operation
+from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.header import HEADER_BYTES, ZERO_16, RequestHeader
+from iggy_wire.requests import PollMessages, SendMessages
+
+PENDING_MAX: Final = 256  # sends of one connection whose answer waits; beyond, it is not read
+LOGIN_FRAME_BYTES_MAX: Final = 128 * 1024  # of a client that nobody knows yet
+SLOW_BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # of requests that are not sends
+
+# Why a connection is not served: a coroutine runs, its socket is full, answers must come first, too
+# many of them are outstanding, the link to the owner is full.
+BUSY, CLOGGED, ORDER, FULL, LINK = 1, 2, 4, 8, 16
+
+_SIZE: Final = Struct("<I")
+_SIZE_AT_BYTES: Final = 48
+# command | client, request checksum, request, operation, session, code
+_HEADER: Final = Struct("<60xB67x16s16s8xQB7xQ4xI56x")
+_REQUEST: Final = 5
+
+
+class Reply:
+    """The place of an answer that is not there yet."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self) -> None:
+        """Empty."""
+        self.frame: bytes | memoryview | None = None
+
+
+class Connection(Intake):
+    """A client, from accept to close."""
+
+    __slots__ = ("_edge", "_out", "_pending", "_reads", "_sends", "_services", "_state", "session")
+    _header_bytes = HEADER_BYTES
+
+    def __init__(self, edge: Edge) -> None:
+        """Not connected yet."""
+        super().__init__(edge.loop, edge.landing)
+        self._edge = edge
+        self._services = edge.services
+        self._out: Outbox | None = None
+        self._pending: deque[Reply] = deque()
+        self._state: State | None = None  # the metadata that the two caches belong to
+        self._sends: dict[bytes, Target | Rotation] = {}
+        self._reads: dict[bytes, ReadTarget] = {}
+        self.session = Session(client_number=edge.next_number(), address="")
+
+    # -- asyncio -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport, unless there are too many connections."""
+        # uvloop's transports have the methods of asyncio's, but not the class.
+        transport = cast(asyncio.Transport, transport)
+        self._transport = transport
+        if not self._edge.opened(self):
+            transport.abort()
+            return
+        peer = transport.get_extra_info("peername")
+        self.session.address = f"{peer[0]}:{peer[1]}" if peer else ""
+        self._out = Outbox(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone: its session ends with it (Iggy protocol 0.11)."""
+        self._blocked |= BUSY  # nothing is served any more
+        self._transport = None
+        if self._out is not None:
+            self._out.close()
+        self._pending.clear()
+        self._release()
+        self._edge.closed(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read: serve it nothing more."""
+        assert self._out is not None
+        self._out.on_clogged()
+        self._blocked |= CLOGGED
+
+    def resume_writing(self) -> None:
+        """The socket has room again."""
+        assert self._out is not None
+        self._out.on_drained()
+        if not self._out.clogged:
+            self._unblock(CLOGGED)
+
+    def close(self) -> None:
+        """Close as soon as what was queued is out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being served."""
+        return not self._pending and not self._blocked & BUSY
+
+    # -- frames --------------------------------------------------------------------------------
+
+    def _frame_bytes(self, view: memoryview, at: int) -> int:
+        size: int = _SIZE.unpack_from(view, at + _SIZE_AT_BYTES)[0]
+        known = self.session.user_id is not None
+        if HEADER_BYTES <= size <= (self._edge.frame_bytes_max if known else LOGIN_FRAME_BYTES_MAX):
+            return size
+        # Iggy protocol 0.11: a length that cannot be is answered by closing; nothing behind it
+        # can be understood.
+        assert self._transport is not None
+        self._transport.abort()
+        return 0
+
+    def _serve_frame(self, frame: memoryview) -> bool:
+        command, client, checksum, request, operation, session, code = _HEADER.unpack_from(frame)
+        plain = (
+            command == _REQUEST
+            and checksum == ZERO_16
+            and self.session.user_id is not None
+            and client != ZERO_16
+        )
+        if plain and operation == Operation.SEND_MESSAGES and request and session:
+            return self._send(frame, client, request)
+        if self._pending:
+            self._blocked |= ORDER  # everything but a send waits for the answers before it
+            return False
+        if plain and operation == Operation.NON_REPLICATED and code == Command.POLL_MESSAGES:
+            return self._poll(frame)
+        return self._serve_slowly(frame)
+
+    def _forget_targets(self) -> None:
+        self._state = self._services.replica.state
+        self._sends.clear()
+        self._reads.clear()
+
+    # -- send ----------------------------------------------------------------------------------
+
+    def _send(self, frame: memoryview, client: bytes, request: int) -> bool:
+        if len(self._pending) >= PENDING_MAX:
+            self._blocked |= FULL
+            return False
+        try:
+            start = messages.batch_start(frame)
+            target = self._send_target(frame, start)
+            partition = target.partition
+            if partition is None:
+                return self._forward(target, frame)
+            base_offset, count = messages.append(partition, frame, start)
+        except Reject as refusal:
+            self._answer_refusal(frame, refusal)
+            return True
+        counters = self._services.counters
+        counters.sends_total += 1
+        counters.messages_received_total += count
+        counters.bytes_received_total += len(frame) - start
+        reply = messages.send_reply(target, base_offset, client, request)
+        if partition.must_wait:
+            self._answer_when_durable(partition.wait_durable(), reply)
+        else:
+            self._answer(reply)
+        return True
+
+    def _send_target(self, frame: memoryview, start: int) -> Target:
+        if self._state is not self._services.replica.state:
+            self._forget_targets()
+        key = frame[HEADER_BYTES + 4 : start - 4].tobytes()
+        target = self._sends.get(key)
+        if target is None:
+            target = self._resolve_send(frame, key)
+        return target if isinstance(target, Target) else target.next()
+
+    def _resolve_send(self, frame: memoryview, key: bytes) -> Target | Rotation:
+        try:
+            head = SendMessages.decode(frame[HEADER_BYTES:])
+        except WireError as malformed:
+            raise Reject(malformed.code, malformed.detail) from None
+        target = send_target(self._services, head.stream, head.topic, head.partitioning)
+        if len(self._sends) >= TARGETS_MAX:
+            self._sends.clear()
+        self._sends[key] = target
+        return target
+
+    # -- poll ----------------------------------------------------------------------------------
+
+    def _poll(self, frame: memoryview) -> bool:
+        header = RequestHeader.decode(frame)
+        try:
+            read, tail = self._read_target(frame)
+            if read.target is not None and read.target.partition is None:
+                return self._forward(read.target, frame)
+            parts = messages.poll(self._services, read, tail, header)
+        except Reject as refusal:
+            self._answer_refusal(frame, refusal)
+            return True
+        assert self._out is not None
+        self._out.send_parts(parts)
+        return True
+
+    def _read_target(self, frame: memoryview) -> tuple[ReadTarget, messages.PollTail]:
+        if self._state is not self._services.replica.state:
+            self._forget_targets()
+        key = frame[HEADER_BYTES : -messages.POLL_TAIL_BYTES].tobytes()
+        read = self._reads.get(key)
+        if read is not None:
+            return read, messages.poll_tail(frame)
+        body = bytes(frame[HEADER_BYTES:])
+        try:
+            request = PollMessages.decode(body)
+        except WireError as malformed:
+            raise Reject(malformed.code, malformed.detail) from None
+        read = poll_target(self._services, request)
+        if request.encode() == body:  # else bytes follow, and the tail is not where we look
+            if len(self._reads) >= TARGETS_MAX:
+                self._reads.clear()
+            self._reads[key] = read
+        return read, (request.strategy, request.count, request.auto_commit)
+
+    # -- the owner is another shard ------------------------------------------------------------
+
+    def _forward(self, target: Target, frame: memoryview) -> bool:
+        link = self._edge.links.to(target.owner)
+        if link.full:
+            self._blocked |= LINK
+            link.when_free(self._link_free)
+            return False
+        reply = Reply()
+        self._pending.append(reply)
+        self._services.counters.forwarded_total += 1
+
+        def answered(frame: memoryview) -> None:
+            # The frame is only lent; with nothing before it in line it goes out from where it is.
+            if self._out is not None and self._pending and self._pending[0] is reply:
+                self._pending.popleft()
+                self._out.send(frame)
+                self._settle()
+            else:
+                reply.frame = bytes(frame)
+
+        link.forward(target, frame, answered)
+        return True
+
+    def _link_free(self) -> None:
+        self._unblock(LINK)
+
+    # -- everything else -----------------------------------------------------------------------
+
+    def _serve_slowly(self, frame: memoryview) -> bool:
+        header = RequestHeader.decode(frame)
+        body = frame[HEADER_BYTES:]
+        refused = self.session.refuse(header, body)
+        if refused is not None:
+            self._edge.count_refusal(refused)
+            self._answer(refused)
+        elif header.operation == Operation.SEND_MESSAGES:
+            return self._send(frame, header.client, header.request)
+        elif header.operation == Operation.NON_REPLICATED and header.code == Command.POLL_MESSAGES:
+            return self._poll(frame)
+        elif len(body) > SLOW_BODY_BYTES_MAX:
+            self._answer(deny(header, ErrorCode.INVALID_SIZE_BYTES))
+        else:
+            self._blocked |= BUSY
+            task = self._loop.create_task(serve_request(self._edge, self, header, bytes(frame)))
+            self._edge.tasks.add(task)
+            task.add_done_callback(self._served)
+        return True
+
+    def _served(self, task: asyncio.Task[bytes]) -> None:
+        self._edge.tasks.discard(task)
+        reply = task.result()  # an exception is a bug of ours: it reaches the loop's handler
+        if self._transport is not None:
+            self._answer(reply)
+            self._unblock(BUSY)
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _answer(self, frame: bytes) -> None:
+        """Send a reply, or let it stand in line behind those that are not there yet."""
+        if self._pending:
+            reply = Reply()
+            reply.frame = frame
+            self._pending.append(reply)
+        elif self._out is not None:
+            self._out.send(frame)
+
+    def _answer_refusal(self, frame: memoryview, refusal: Reject) -> None:
+        header = RequestHeader.decode(frame)
+        context = Context(self._services, self.session, header)
+        self._answer(dispatch.refuse(context, refusal))
+
+    def _answer_when_durable(self, durable: asyncio.Future[None], frame: bytes) -> None:
+        reply = Reply()
+        self._pending.append(reply)
+
+        def synced(durable: asyncio.Future[None]) -> None:
+            durable.result()  # a failed sync reaches the loop's handler, which stops the shard
+            reply.frame = frame
+            self._settle()
+
+        durable.add_done_callback(synced)
+
+    def _settle(self) -> None:
+        """Send what is answered at the head of the line, and serve what waited for that."""
+        pending = self._pending
+        while pending and pending[0].frame is not None and self._out is not None:
+            self._out.send(pending.popleft().frame or b"")
+        if self._blocked & FULL and len(pending) <= PENDING_MAX // 2:
+            self._unblock(FULL)
+        if self._blocked & ORDER and not pending:
+            self._unblock(ORDER)

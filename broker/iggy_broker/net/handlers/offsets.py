@@ -1,0 +1,104 @@
+"""Stored offsets of consumers. Served by the shard that owns the partition.
+
+Iggy protocol 0.11: a store or delete that names something missing, or no partition, is refused with
+RESOURCE_NOT_FOUND; a read of something missing is an empty success, except for a missing partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from iggy_broker.errors import Reject
+from iggy_broker.net.context import DONE, Answer, Services
+from iggy_broker.net.targets import Target, consumer_key, read_target
+from iggy_broker.storage.partition import ConsumerKey
+from iggy_wire.codes import Command
+from iggy_wire.errors import ErrorCode
+from iggy_wire.primitives import AckLevel, Consumer, ConsumerKind
+from iggy_wire.request_base import Request
+from iggy_wire.requests import DeleteConsumerOffset, GetConsumerOffset, StoreConsumerOffset
+
+_OFFSET: Final = Struct("<IQQ")  # partition, current offset, stored offset
+
+_MISSING: Final = (ErrorCode.STREAM_ID_NOT_FOUND, ErrorCode.TOPIC_ID_NOT_FOUND)
+
+
+def resolve_write(
+    services: Services, request: StoreConsumerOffset | DeleteConsumerOffset
+) -> Target:
+    """The partition that a store or delete names; RESOURCE_NOT_FOUND."""
+    if request.partition_id is None:
+        raise Reject(ErrorCode.RESOURCE_NOT_FOUND, "name the partition whose offset you mean")
+    try:
+        return read_target(
+            services, request.stream.value, request.topic.value, request.partition_id
+        )
+    except Reject as missing:
+        raise Reject(ErrorCode.RESOURCE_NOT_FOUND, missing.detail) from None
+
+
+def resolve_read(services: Services, request: GetConsumerOffset) -> Target | None:
+    """The partition that a read names, None if stream or topic is missing; PARTITION_NOT_FOUND."""
+    try:
+        return read_target(
+            services, request.stream.value, request.topic.value, request.partition_id
+        )
+    except Reject as missing:
+        if missing.code in _MISSING:
+            return None
+        raise
+
+
+async def store(services: Services, target: Target, request: StoreConsumerOffset) -> Answer:
+    """Remember an offset; lower than before is fine. INVALID_OFFSET beyond the end."""
+    assert target.partition is not None, "offsets are served by the owner"
+    key = _write_key(services, target, request.consumer)
+    target.partition.store_offset(key, request.offset)
+    if target.partition.must_wait and request.ack is not AckLevel.NONE:
+        await target.partition.wait_durable()
+    return DONE
+
+
+async def delete(services: Services, target: Target, request: DeleteConsumerOffset) -> Answer:
+    """Forget an offset; CONSUMER_OFFSET_NOT_FOUND if none is stored."""
+    assert target.partition is not None, "offsets are served by the owner"
+    target.partition.offsets.delete(_write_key(services, target, request.consumer))
+    return DONE
+
+
+async def get(services: Services, target: Target, request: GetConsumerOffset) -> Answer:
+    """Partition, current and stored offset; empty if nothing is stored."""
+    assert target.partition is not None, "offsets are served by the owner"
+    key = consumer_key(services.replica.state, request.consumer, target)
+    stored = None if key is None else target.partition.offsets.get(key)
+    if stored is None:
+        return DONE
+    current = target.partition.current_offset
+    return Answer(_OFFSET.pack(target.partition_id, current, stored))
+
+
+def _write_key(services: Services, target: Target, consumer: Consumer) -> ConsumerKey:
+    # Only members may move a group's offset, and nobody can be a member yet.
+    key = consumer_key(services.replica.state, consumer, target)
+    if key is None or consumer.kind is ConsumerKind.GROUP:
+        raise Reject(ErrorCode.RESOURCE_NOT_FOUND, f"not a member of group {consumer.id}")
+    return key
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCommand:
+    """A command that names one partition and runs on its owner, as a coroutine."""
+
+    request: type[Request]
+    resolve: Callable[[Services, Any], Target | None]  # None: an empty success
+    serve: Callable[[Services, Target, Any], Awaitable[Answer]]
+
+
+PARTITION_COMMANDS: Final[dict[int, PartitionCommand]] = {
+    Command.STORE_CONSUMER_OFFSET: PartitionCommand(StoreConsumerOffset, resolve_write, store),
+    Command.DELETE_CONSUMER_OFFSET: PartitionCommand(DeleteConsumerOffset, resolve_write, delete),
+    Command.GET_CONSUMER_OFFSET: PartitionCommand(GetConsumerOffset, resolve_read, get),
+}

@@ -1,0 +1,212 @@
+"""Bytes out to one socket, in order: written directly while nothing is queued, else queued.
+
+Memory goes straight to the descriptor, ranges of log files by `sendfile`. When the socket would
+block, one chunk is given to the transport, and its `resume_writing` brings us back: so a slow
+reader costs one chunk of memory, not a whole reply.
+
+The transport's write limit is 0: it tells us at once when anything is queued in it, and again when
+nothing is. Direct writes happen only in between, else replies would overtake each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from iggy_broker.storage.partition import FileRange
+
+CHUNK_BYTES: Final = 64 * 1024  # given to the transport when the socket is full
+
+Part = bytes | bytearray | memoryview | FileRange
+
+
+class HeldRange:
+    """The unsent rest of a file range, with a descriptor of its own.
+
+    The log may be closed or deleted while a slow client reads; this is still the old one.
+    """
+
+    __slots__ = ("descriptor", "position", "size_bytes")
+
+    def __init__(self, part: FileRange) -> None:
+        """Hold the file of `part`; `close` lets it go."""
+        self.descriptor = os.dup(part.file.fileno())
+        self.position = part.position
+        self.size_bytes = part.size_bytes
+
+    def advance(self, sent_bytes: int) -> None:
+        """So much is gone."""
+        self.position += sent_bytes
+        self.size_bytes -= sent_bytes
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self.descriptor)
+
+
+_Waiting = memoryview | HeldRange
+
+
+class Outbox:
+    """The writing half of one socket."""
+
+    __slots__ = ("_descriptor", "_socket", "_transport", "_waiting", "clogged", "queued_bytes")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        """Take over the writing half of a connected transport."""
+        transport.set_write_buffer_limits(high=0)
+        self._transport = transport
+        sock = transport.get_extra_info("socket")
+        self._descriptor: int = sock.fileno()
+        # A second object on the same descriptor; `close` detaches it, so it never closes anything.
+        self._socket = socket.socket(sock.family, sock.type, sock.proto, self._descriptor)
+        self._waiting: deque[_Waiting] = deque()
+        self.clogged = False  # the transport has bytes queued
+        self.queued_bytes = 0  # waiting here, not counting what the transport has
+
+    def close(self) -> None:
+        """The transport is gone; drop what waits."""
+        self.clogged = True
+        for part in self._waiting:
+            if isinstance(part, HeldRange):
+                part.close()
+        self._waiting.clear()
+        self.queued_bytes = 0
+        self._socket.detach()
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Send one piece. `data` is only lent."""
+        if self.clogged:
+            self._wait(data)
+            return
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._transport.abort()
+            return
+        if sent != len(data):
+            self._wait(data[sent:])
+            self._push()
+
+    def send_parts(self, parts: Sequence[Part]) -> None:
+        """Send several pieces back to back. Buffers are only lent."""
+        for place, part in enumerate(parts):
+            if self.clogged:
+                self._wait(part)
+            elif isinstance(part, FileRange):
+                self._send_range(part)
+            else:
+                self._send_bytes(part, more=place + 1 < len(parts))
+
+    def on_clogged(self) -> None:
+        """From the transport's `pause_writing`."""
+        self.clogged = True
+
+    def on_drained(self) -> None:
+        """From the transport's `resume_writing`: send on what waits."""
+        self.clogged = False
+        while self._waiting and not self.clogged:
+            part = self._waiting[0]
+            if self._resend(part):
+                self._push()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _wait(self, part: Part) -> None:
+        if isinstance(part, FileRange):
+            self._waiting.append(HeldRange(part))
+            self.queued_bytes += part.size_bytes
+        else:
+            self._waiting.append(memoryview(bytes(part)))
+            self.queued_bytes += len(part)
+
+    def _send_bytes(self, data: bytes | bytearray | memoryview, *, more: bool) -> None:
+        """Send now; what does not fit waits, and the transport gets the first chunk of it."""
+        try:
+            # "More follows" keeps the kernel from sending a small segment and waiting for its echo.
+            sent = self._socket.send(data, socket.MSG_MORE if more else 0)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._transport.abort()
+            return
+        if sent != len(data):
+            self._wait(memoryview(data)[sent:])
+            self._push()
+
+    def _send_range(self, part: FileRange) -> None:
+        try:
+            left = self._sendfile(part.file.fileno(), part.position, part.size_bytes)
+        except OSError:
+            self._transport.abort()
+            return
+        if left:
+            sent = part.size_bytes - left
+            self._wait(FileRange(part.file, part.position + sent, left))
+            self._push()
+
+    def _sendfile(self, descriptor: int, position: int, left: int) -> int:
+        """How many bytes could not be sent now."""
+        while left:
+            try:
+                sent = os.sendfile(self._descriptor, descriptor, position, left)
+            except BlockingIOError:
+                return left
+            if not sent:
+                raise OSError("the log file ends before the range that was to be sent")
+            position += sent
+            left -= sent
+        return 0
+
+    def _resend(self, part: _Waiting) -> int:
+        """Send the first waiting piece; how many bytes of it are left. It is gone when none are."""
+        try:
+            if isinstance(part, HeldRange):
+                left = self._sendfile(part.descriptor, part.position, part.size_bytes)
+                self.queued_bytes -= part.size_bytes - left
+                part.advance(part.size_bytes - left)
+            else:
+                sent = self._socket.send(part)
+                left = len(part) - sent
+                self.queued_bytes -= sent
+                self._waiting[0] = part[sent:]
+        except BlockingIOError:
+            return part.size_bytes if isinstance(part, HeldRange) else len(part)
+        except OSError:
+            self._transport.abort()
+            return 1
+        if not left:
+            self._drop_first()
+        return left
+
+    def _push(self) -> None:
+        """Give the transport chunks of what waits until one is queued: it tells when to go on."""
+        while self._waiting and not self.clogged and not self._transport.is_closing():
+            self._transport.write(self._next_chunk())
+
+    def _next_chunk(self) -> bytes | memoryview:
+        part = self._waiting[0]
+        chunk: bytes | memoryview
+        if isinstance(part, HeldRange):
+            chunk = os.pread(part.descriptor, min(part.size_bytes, CHUNK_BYTES), part.position)
+            part.advance(len(chunk))
+            left = part.size_bytes
+        else:
+            chunk = part[:CHUNK_BYTES]
+            self._waiting[0] = part[CHUNK_BYTES:]
+            left = len(part) - len(chunk)
+        self.queued_bytes -= len(chunk)
+        if not left:
+            self._drop_first()
+        return chunk
+
+    def _drop_first(self) -> None:
+        part = self._waiting.popleft()
+        if isinstance(part, HeldRange):
+            part.close()

@@ -1,0 +1,110 @@
+"""What a shard does for the others: serve the frames and changes that come over its links."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from iggy_broker.errors import Deny, Reject
+from iggy_broker.metadata.replica import Follower, Writer
+from iggy_broker.net import dispatch
+from iggy_broker.net.context import Context, Services
+from iggy_broker.net.handlers import messages
+from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS
+from iggy_broker.net.outbox import Part
+from iggy_broker.net.session import Session
+from iggy_broker.net.targets import Target, owned_target, poll_target
+from iggy_wire.codes import Command, Operation
+from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.header import HEADER_BYTES, RequestHeader
+from iggy_wire.requests import PollMessages
+
+
+class ShardOwner:
+    """Serves the partitions of this shard, and its copy of the metadata, to the other shards."""
+
+    __slots__ = ("_services",)
+
+    def __init__(self, services: Services) -> None:
+        """For all links of one shard."""
+        self._services = services
+
+    def serve_frame(
+        self, packed: int, incarnation: int, frame: memoryview
+    ) -> Sequence[Part] | asyncio.Future[bytes]:
+        """Serve a client's frame that another shard checked and resolved."""
+        header = RequestHeader.decode(frame)
+        session = Session(client_number=0, address="")
+        session.number = header.session
+        context = Context(self._services, session, header)
+        try:
+            target = owned_target(self._services, packed, incarnation)
+            if target is None:
+                raise Deny(
+                    _gone(header), "the partition was deleted while the frame was on its way"
+                )
+            if header.operation == Operation.SEND_MESSAGES:
+                return self._send(target, header, frame)
+            if (
+                header.operation == Operation.NON_REPLICATED
+                and header.code == Command.POLL_MESSAGES
+            ):
+                return self._poll(header, frame)
+        except Reject as refusal:
+            return (dispatch.refuse(context, refusal),)
+        return asyncio.ensure_future(self._serve_offsets(context, target, bytes(frame)))
+
+    async def serve_wish(self, request: bytes) -> bytes:
+        """Shard 0: make the change that a client of another shard asked for."""
+        writer = self._services.replica
+        assert isinstance(writer, Writer), "only shard 0 is asked for changes"
+        return await writer.serve(request)
+
+    async def apply_change(self, record: bytes) -> None:
+        """Other shards: follow shard 0."""
+        follower = self._services.replica
+        assert isinstance(follower, Follower), "shard 0 is told of no changes"
+        await follower.follow(record)
+
+    def _send(
+        self, target: Target, header: RequestHeader, frame: memoryview
+    ) -> Sequence[Part] | asyncio.Future[bytes]:
+        partition = target.partition
+        assert partition is not None, "an owned target has its partition"
+        start = messages.batch_start(frame)
+        base_offset, count = messages.append(partition, frame, start)
+        counters = self._services.counters
+        counters.sends_total += 1
+        counters.messages_received_total += count
+        counters.bytes_received_total += len(frame) - start
+        reply = messages.send_reply(target, base_offset, header.client, header.request)
+        if not partition.must_wait:
+            return (reply,)
+        return asyncio.ensure_future(_after(partition.wait_durable(), reply))
+
+    def _poll(self, header: RequestHeader, frame: memoryview) -> Sequence[Part]:
+        try:
+            request = PollMessages.decode(frame[HEADER_BYTES:])
+        except WireError as malformed:
+            raise Reject(malformed.code, malformed.detail) from None
+        read = poll_target(self._services, request)
+        tail = (request.strategy, request.count, request.auto_commit)
+        return messages.poll(self._services, read, tail, header)
+
+    async def _serve_offsets(self, context: Context, target: Target, frame: bytes) -> bytes:
+        row = PARTITION_COMMANDS[dispatch.command_of(context.header)]
+        try:
+            request = row.request.decode(frame[HEADER_BYTES:])
+            return dispatch.reply(context, await row.serve(self._services, target, request))
+        except Reject as refusal:
+            return dispatch.refuse(context, refusal)
+
+
+async def _after(durable: asyncio.Future[None], reply: bytes) -> bytes:
+    await durable
+    return reply
+
+
+def _gone(header: RequestHeader) -> ErrorCode:
+    read = header.operation == Operation.NON_REPLICATED
+    return ErrorCode.PARTITION_NOT_FOUND if read else ErrorCode.RESOURCE_NOT_FOUND

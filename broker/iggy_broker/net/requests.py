@@ -1,0 +1,95 @@
+"""Requests that run as a coroutine: login and logout, changes of metadata, offsets, all reads."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from iggy_broker.errors import Deny, Reject
+from iggy_broker.net import dispatch
+from iggy_broker.net.context import DONE, Context
+from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS, PartitionCommand
+from iggy_broker.net.login import log_in
+from iggy_wire.codes import Operation, is_metadata
+from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.header import HEADER_BYTES, RequestHeader
+
+if TYPE_CHECKING:
+    from iggy_broker.net.connection import Connection
+    from iggy_broker.net.edge import Edge
+    from iggy_broker.net.targets import Target
+
+
+async def serve_request(
+    edge: Edge, connection: Connection, header: RequestHeader, frame: bytes
+) -> bytes:
+    """Serve one request that `Session.refuse` let pass: the reply frame, whatever the outcome."""
+    session = connection.session
+    context = Context(edge.services, session, header)
+    if header.operation == Operation.REGISTER:
+        return await log_in(edge, connection, header, frame[HEADER_BYTES:])
+    if header.operation == Operation.LOGOUT:
+        edge.forget(connection)
+        session.unbind()
+        return dispatch.reply(context, DONE)
+    if not is_metadata(header.operation):
+        return await _serve_once(edge, context, frame)
+    memory = session.memory
+    stored = memory.recall(header)
+    if isinstance(stored, ErrorCode):
+        return dispatch.refuse(context, Reject(stored, f"request {header.request} is an old retry"))
+    if stored is not None:
+        return stored
+    reply = await _serve_once(edge, context, frame)
+    if session.memory is memory:
+        memory.remember(header, reply)
+    return reply
+
+
+async def _serve_once(edge: Edge, context: Context, frame: bytes) -> bytes:
+    try:
+        command = dispatch.command_of(context.header)
+        row = PARTITION_COMMANDS.get(command)
+        if row is not None:
+            return await _serve_partition(edge, context, row, frame)
+        return await dispatch.serve(context, command, frame[HEADER_BYTES:])
+    except Reject as refusal:
+        return dispatch.refuse(context, refusal)
+    except WireError as malformed:
+        return dispatch.refuse(context, Deny(malformed.code, malformed.detail))
+
+
+async def _serve_partition(
+    edge: Edge, context: Context, row: PartitionCommand, frame: bytes
+) -> bytes:
+    request = row.request.decode(frame[HEADER_BYTES:])
+    target = row.resolve(edge.services, request)
+    if target is None:
+        return dispatch.reply(context, DONE)
+    if target.partition is not None:
+        return dispatch.reply(context, await row.serve(edge.services, target, request))
+    return await forwarded(edge, target, frame)
+
+
+async def forwarded(edge: Edge, target: Target, frame: bytes) -> bytes:
+    """Have the owner of a partition serve a frame, and return its reply."""
+    link = edge.links.to(target.owner)
+    while link.full:
+        free: asyncio.Future[None] = edge.loop.create_future()
+        link.when_free(partial(_set, free))
+        await free
+    answer: asyncio.Future[bytes] = edge.loop.create_future()
+    link.forward(target, frame, partial(_take, answer))
+    edge.services.counters.forwarded_total += 1
+    return await answer
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _take(future: asyncio.Future[bytes], reply: memoryview) -> None:
+    if not future.done():
+        future.set_result(bytes(reply))

@@ -1,0 +1,142 @@
+"""One client's session: who it is, and what must hold before a request is looked at. Sans-IO.
+
+Iggy protocol 0.11, chapters on header checks, login and duplicate detection. Where the original
+swallows a wrong request (and a client waits 30 s), we refuse it with a status: nothing that has a
+readable header stays unanswered.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from iggy_wire.buffer import Buffer
+from iggy_wire.codes import (
+    LEGACY_LOGIN_CODES,
+    Command,
+    FrameKind,
+    Operation,
+    is_internal,
+    is_metadata,
+    is_partition,
+)
+from iggy_wire.errors import ErrorCode
+from iggy_wire.header import (
+    ZERO_16,
+    EvictionReason,
+    RequestHeader,
+    encode_eviction,
+    encode_reply,
+)
+from iggy_wire.kernel import xxh3_64
+
+REPLIES_KEPT: Final = (
+    5  # per client: a retry of an older change is answered REQUEST_ALREADY_APPLIED
+)
+
+
+class ReplyMemory:
+    """The last replies to changes, so that a retry gets the same bytes and changes nothing."""
+
+    __slots__ = ("_replies", "highest")
+
+    def __init__(self) -> None:
+        """Nothing seen yet."""
+        self.highest = 0
+        self._replies: dict[int, tuple[bytes, bytes]] = {}  # request → (checksum, reply)
+
+    def recall(self, header: RequestHeader) -> bytes | ErrorCode | None:
+        """The stored reply of a retry, a refusal, or None if the request is new."""
+        if header.request > self.highest:
+            return None
+        stored = self._replies.get(header.request)
+        if stored is None:
+            return ErrorCode.REQUEST_ALREADY_APPLIED
+        checksum, reply = stored
+        if header.request_checksum not in (ZERO_16, checksum):
+            return ErrorCode.REQUEST_ALREADY_APPLIED
+        return reply
+
+    def remember(self, header: RequestHeader, reply: bytes) -> None:
+        """Keep the reply to a new request, and forget the oldest."""
+        self.highest = max(self.highest, header.request)
+        self._replies[header.request] = (header.request_checksum, reply)
+        while len(self._replies) > REPLIES_KEPT:
+            del self._replies[next(iter(self._replies))]
+
+
+class Session:
+    """Login state of one connection. `user_id` is None while nobody is logged in."""
+
+    __slots__ = ("address", "client", "client_number", "memory", "number", "user_id")
+
+    def __init__(self, *, client_number: int, address: str) -> None:
+        """A connection that has not logged in. `client_number` is the broker's own, from 1."""
+        self.client = ZERO_16
+        self.client_number = client_number
+        self.address = address
+        self.number = 0
+        self.user_id: int | None = None
+        self.memory = ReplyMemory()
+
+    def bind(self, *, client: bytes, number: int, user_id: int) -> None:
+        """Log in. A known client id that logs in again keeps its number and its memory."""
+        self.client = client
+        self.number = number
+        self.user_id = user_id
+
+    def unbind(self) -> None:
+        """Log out; the next login starts with an empty memory."""
+        self.client = ZERO_16
+        self.number = 0
+        self.user_id = None
+        self.memory = ReplyMemory()
+
+    def refuse(self, header: RequestHeader, body: Buffer) -> bytes | None:
+        """The frame that answers a request which must not be served; None if it may be."""
+        if header.command != FrameKind.REQUEST or header.client == ZERO_16:
+            return deny(header, ErrorCode.INVALID_COMMAND)
+        if not checksum_matches(header, body):
+            return deny(header, ErrorCode.INVALID_FORMAT)
+        if header.operation == Operation.REGISTER:
+            wrong = header.session != 0 or header.request != 0
+            return deny(header, ErrorCode.INVALID_COMMAND) if wrong else None
+        if header.operation == Operation.NON_REPLICATED:
+            return self._refuse_read(header)
+        return self._refuse_change(header)
+
+    def _refuse_read(self, header: RequestHeader) -> bytes | None:
+        if header.code in LEGACY_LOGIN_CODES:
+            return encode_eviction(header.client, EvictionReason.MALFORMED_LOGIN)
+        if self.user_id is None and header.code != Command.PING:
+            return deny(header, ErrorCode.UNAUTHENTICATED)
+        return None
+
+    def _refuse_change(self, header: RequestHeader) -> bytes | None:
+        operation = header.operation
+        known = operation == Operation.LOGOUT or any(
+            check(operation) for check in (is_internal, is_metadata, is_partition)
+        )
+        if not known:
+            return deny(header, ErrorCode.INVALID_COMMAND)
+        if operation == Operation.LOGOUT:
+            numbered = header.session > 0 and header.request > 0
+            return None if numbered else deny(header, ErrorCode.INVALID_COMMAND)
+        if self.user_id is None:
+            return encode_eviction(header.client, EvictionReason.NO_SESSION)
+        if is_internal(operation):
+            return encode_eviction(header.client, EvictionReason.INVALID_OPERATION)
+        if header.session == 0 or header.request == 0:
+            return deny(header, ErrorCode.INVALID_COMMAND)
+        return None
+
+
+def checksum_matches(header: RequestHeader, body: Buffer) -> bool:
+    """Whether the request checksum is absent (0) or the body's XXH3-64, whatever the operation."""
+    if header.request_checksum == ZERO_16:
+        return True
+    return header.request_checksum == xxh3_64(body).to_bytes(16, "little")
+
+
+def deny(header: RequestHeader, code: ErrorCode, *, commit: int = 0) -> bytes:
+    """A reply that refuses with a status word and has no body."""
+    return encode_reply(header, status=code, commit=commit)

@@ -1,0 +1,115 @@
+"""The partitions that one shard owns: opened at start and with each change, closed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from iggy_broker.metadata.model import Placed, State
+from iggy_broker.metadata.options import TopicSettings, settings_of
+from iggy_broker.metadata.placement import pack, shard_of
+from iggy_broker.storage.layout import partition_folder
+from iggy_broker.storage.partition import (
+    Partition,
+    PartitionOptions,
+    PartitionPlace,
+    StorageParts,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class OwnedPartitions:
+    """What `metadata.replica` tells of partitions, done for those of one shard."""
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        shard_id: int,
+        shards_count: int,
+        node: TopicSettings,
+        parts: StorageParts,
+        validate_checksum: bool = True,
+    ) -> None:
+        """`root` is the data directory. Nothing is open yet."""
+        self.open: dict[int, Partition] = {}  # by packed name
+        self._root = root
+        self._shard_id = shard_id
+        self._shards_count = shards_count
+        self._node = node
+        self._parts = parts
+        self._validate_checksum = validate_checksum
+        self._starting = True  # a folder that is missing then is worth a word
+
+    async def open_all(self, state: State) -> None:
+        """At start: recover every partition of this shard."""
+        await self.open_partitions(state, list(state.placed()))
+        self._starting = False
+
+    async def open_partitions(self, state: State, placed: Sequence[Placed]) -> None:
+        """Make or recover those of this shard."""
+        for place, packed in self._mine(placed):
+            partition = self._open(state, place, is_new=not self._starting)
+            self.open[packed] = partition
+            for decision in partition.recovery:
+                logger.warning("= %s", decision, extra={"partition": packed})
+            await asyncio.sleep(0)  # others are served between two recoveries
+
+    async def purge_partitions(self, state: State, placed: Sequence[Placed]) -> None:
+        """Empty those of this shard: a purge is a new life, so the old folder is not used again."""
+        for place, packed in self._mine(placed):
+            old = self.open.pop(packed, None)
+            if old is not None:
+                old.delete()
+            self.open[packed] = self._open(state, place, is_new=True)
+
+    async def remove_partitions(self, state: State, placed: Sequence[Placed]) -> None:
+        """Delete those of this shard."""
+        for _, packed in self._mine(placed):
+            partition = self.open.pop(packed, None)
+            if partition is not None:
+                partition.delete()
+
+    def close(self) -> None:
+        """A clean stop: sync and mark each, so that the next start reads no log."""
+        while self.open:
+            _, partition = self.open.popitem()
+            partition.close()
+
+    def _mine(self, placed: Iterable[Placed]) -> list[tuple[Placed, int]]:
+        named = (
+            (place, pack(place.stream_id, place.topic_id, place.partition.id)) for place in placed
+        )
+        return [
+            (place, packed)
+            for place, packed in named
+            if shard_of(packed, self._shards_count) == self._shard_id
+        ]
+
+    def _open(self, state: State, place: Placed, *, is_new: bool) -> Partition:
+        where = self._place_of(place, is_new=is_new)
+        return Partition.open(where, self._options_of(state, place), self._parts)
+
+    def _place_of(self, place: Placed, *, is_new: bool) -> PartitionPlace:
+        partition = place.partition
+        return PartitionPlace(
+            folder=partition_folder(self._root, place.stream_id, place.topic_id, partition.id),
+            partition_id=partition.id,
+            slot=partition.slot,
+            incarnation=partition.incarnation,
+            is_new=is_new,
+        )
+
+    def _options_of(self, state: State, place: Placed) -> PartitionOptions:
+        topic = state.streams[place.stream_id].topics[place.topic_id]
+        settings = settings_of(topic.options, self._node)
+        return PartitionOptions(
+            segment_bytes=settings.segment_size_bytes,
+            persisted=settings.persisted,
+            offsets_persisted=settings.offsets_persisted,
+            sync_messages=settings.sync_messages,
+            sync_bytes=settings.sync_bytes,
+            validate_checksum=self._validate_checksum,
+        )

@@ -1,0 +1,256 @@
+"""One shard: a process built from its parts, run, and closed in reverse order. The wiring is here.
+
+The supervisor makes the `Plan` before it forks; everything with a loop, a thread or a file of its
+own is made here, after the fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from iggy_broker.clock import SystemClock
+from iggy_broker.config import Config
+from iggy_broker.metadata.journal import Journal
+from iggy_broker.metadata.model import State
+from iggy_broker.metadata.options import node_settings
+from iggy_broker.metadata.replica import Follower, Replica, Writer
+from iggy_broker.metrics import PUBLISH_INTERVAL_S, Counters, SharedCounters
+from iggy_broker.net.connection import Connection
+from iggy_broker.net.context import Services
+from iggy_broker.net.edge import CONNECTIONS_MAX, Edge
+from iggy_broker.net.intake import Landing
+from iggy_broker.net.listener import listen, raise_file_limit
+from iggy_broker.net.login import Logins
+from iggy_broker.net.monitoring import Monitoring
+from iggy_broker.net.owner import ShardOwner
+from iggy_broker.net.peers import Link, Links
+from iggy_broker.partition_host import OwnedPartitions
+from iggy_broker.storage.disk import RealDisk, StorageFailed
+from iggy_broker.storage.partition import StorageParts
+from iggy_broker.storage.partition_table import PartitionTable
+from iggy_broker.storage.syncer import Syncer, run_saver
+
+logger = logging.getLogger(__name__)
+
+EXIT_FAILED: Final = 70  # a shard died of a failed sync, a lost neighbour or a bug
+_STOP_STEP_S: Final = 0.01  # how often a stopping shard looks whether all is answered
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a shard gets from the supervisor, through the fork."""
+
+    shard_id: int
+    shards_count: int
+    config: Config
+    state: State  # metadata as recovered
+    journal: Journal | None  # shard 0 only
+    table: PartitionTable
+    counters: SharedCounters
+    listener: socket.socket  # bound, not listening
+    monitoring: socket.socket | None  # shard 0 only
+    links: dict[int, socket.socket]  # to every other shard
+    lifeline: int  # a pipe's reading end; its end means that the supervisor died
+    tcp_port: int
+    started_at_us: int
+
+
+def run_shard(plan: Plan) -> int:
+    """Run one shard until it is told to stop; the exit code."""
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(Shard(plan, loop).run())
+    finally:
+        loop.close()
+
+
+class Shard:
+    """The parts of one shard and their lives."""
+
+    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
+        """Nothing runs yet."""
+        self._plan = plan
+        self._loop = loop
+        self._stop = asyncio.Event()
+        self._failure: str | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._parts = contextlib.AsyncExitStack()  # closed in reverse order of opening
+        self._counters = Counters(plan.counters, plan.shard_id)
+
+    async def run(self) -> int:
+        """From recovery to the last marker of a clean stop."""
+        self._watch_signals()
+        edge = await self._build()
+        self._counters.ready = 1
+        self._counters.publish()
+        await self._stop.wait()
+        if self._failure is not None:
+            # Nothing is certain any more. Go down at once; the next start recovers.
+            logger.critical("! shard %d stops: %s", self._plan.shard_id, self._failure)
+            return EXIT_FAILED
+        await self._drain(edge)
+        await self._parts.aclose()
+        return 0 if self._failure is None else EXIT_FAILED
+
+    # -- building ------------------------------------------------------------------------------
+
+    async def _build(self) -> Edge:
+        plan = self._plan
+        disk = RealDisk()
+        syncer = Syncer(disk, self._on_storage_failed)
+        self._parts.callback(syncer.close)
+        clock = SystemClock()
+        host = OwnedPartitions(
+            str(plan.config.system.path),
+            shard_id=plan.shard_id,
+            shards_count=plan.shards_count,
+            node=node_settings(plan.config),
+            parts=StorageParts(disk, clock, plan.table, syncer, warn=logger.warning),
+            validate_checksum=plan.config.system.partition.validate_checksum,
+        )
+        await host.open_all(plan.state)
+        self._parts.callback(host.close)
+        links = Links()
+        replica = self._replica(host, links)
+        services = Services(
+            shard_id=plan.shard_id,
+            shards_count=plan.shards_count,
+            config=plan.config,
+            clock=clock,
+            replica=replica,
+            table=plan.table,
+            partitions=host.open,
+            counters=self._counters,
+            started_at_us=plan.started_at_us,
+            tcp_port=plan.tcp_port,
+        )
+        landing = Landing()
+        await self._connect(links, ShardOwner(services), landing)
+        self._keep(self._publish())
+        self._start_saver(host)
+        if plan.monitoring is not None:
+            monitoring = Monitoring(services, plan.counters)
+            await monitoring.start(plan.monitoring)
+            self._parts.push_async_callback(monitoring.close)
+        return await self._accept(services, landing, links)
+
+    def _replica(self, host: OwnedPartitions, links: Links) -> Replica:
+        plan = self._plan
+        if plan.journal is None:
+            return Follower(plan.state, host=host, links=links)
+        writer = Writer(
+            plan.state, host=host, journal=plan.journal, links=links, clock=SystemClock()
+        )
+        self._keep(writer.run())
+        self._parts.callback(plan.journal.close)
+        return writer
+
+    async def _connect(self, links: Links, owner: ShardOwner, landing: Landing) -> None:
+        for peer, sock in self._plan.links.items():
+            link = Link(peer, owner, loop=self._loop, landing=landing, on_lost=self._on_lost)
+            await self._loop.create_unix_connection(lambda link=link: link, sock=sock)
+            links.add(link)
+        self._parts.callback(links.close)
+
+    async def _accept(self, services: Services, landing: Landing, links: Links) -> Edge:
+        logins = Logins()
+        self._parts.callback(logins.close)
+        edge = Edge(
+            services,
+            loop=self._loop,
+            landing=landing,
+            links=links,
+            logins=logins,
+            connections_max=min(raise_file_limit(), CONNECTIONS_MAX),
+        )
+        if self._plan.config.tcp.enabled:
+            server = await listen(self._plan.listener, lambda: Connection(edge))
+            self._parts.callback(server.close)
+        return edge
+
+    def _start_saver(self, host: OwnedPartitions) -> None:
+        saver = self._plan.config.system.partition.message_saver
+        if saver.enabled and saver.enforce_fsync:
+            interval_ms = max(1, saver.interval_us // 1000)
+            self._keep(run_saver(lambda: list(host.open.values()), interval_ms=interval_ms))
+
+    async def _publish(self) -> None:
+        while True:
+            await asyncio.sleep(PUBLISH_INTERVAL_S)
+            self._counters.publish()
+
+    def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run `work` as long as the shard lives; what it raises stops the shard."""
+        task = self._loop.create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._on_task_done)
+        self._parts.callback(task.cancel)
+
+    # -- stopping ------------------------------------------------------------------------------
+
+    async def _drain(self, edge: Edge) -> None:
+        """Answer what is being served, then close the clients; bounded."""
+        timeout_us = self._plan.config.system.sharding.shutdown_drain_timeout_us
+        deadline = self._loop.time() + timeout_us / 1_000_000
+        while edge.connections and self._loop.time() < deadline:
+            for connection in list(edge.connections):
+                if connection.idle:
+                    connection.close()
+            await asyncio.sleep(_STOP_STEP_S)
+        for connection in list(edge.connections):
+            connection.abort()
+        # Other shards may still wait for us to serve their last frames.
+        self._counters.drained = 1
+        self._counters.publish()
+        for _ in range(int(timeout_us / 1_000_000 / _STOP_STEP_S)):
+            if self._plan.counters.all_set("drained"):
+                break
+            await asyncio.sleep(_STOP_STEP_S)
+
+    def _watch_signals(self) -> None:
+        self._loop.set_exception_handler(self._on_bug)
+        self._loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        self._loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor passes it on
+        self._loop.add_reader(self._plan.lifeline, self._on_supervisor_lost)
+
+    def _on_supervisor_lost(self) -> None:
+        # As if we were killed too: a broker without its supervisor must not linger on the volume.
+        os._exit(EXIT_FAILED)
+
+    def _on_lost(self, peer: int) -> None:
+        if not self._stop.is_set():
+            self._fail(f"shard {peer} is gone")
+
+    def _on_storage_failed(self, failure: StorageFailed) -> None:
+        self._fail(str(failure))
+
+    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.critical("! a background task failed", exc_info=error)
+            self._fail(f"{type(error).__name__}: {error}")
+
+    def _on_bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        logger.critical("! %s", context.get("message", "bug"), exc_info=error)
+        self._fail(f"{context.get('message')}: {error}")
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or reason
+        self._stop.set()
+
+
+def current_config_path(root: Path) -> Path:
+    """Where the running broker writes its configuration, ports as bound."""
+    return root / "runtime" / "current_config.toml"

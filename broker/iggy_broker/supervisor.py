@@ -1,0 +1,262 @@
+"""The first process: prepares everything that shards share, forks them, and waits.
+
+If one shard ends, all are stopped and we end with an error: there is no half-alive broker, and
+start-up is always the same recovery. Everything is imported before the fork and kept out of the
+garbage collector's sight, so that the shards share the memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from iggy_broker import config as configuration
+from iggy_broker import logs
+from iggy_broker.clock import SystemClock
+from iggy_broker.config import Config
+from iggy_broker.metadata import recovery
+from iggy_broker.metadata.journal import Journal, MetadataDamaged
+from iggy_broker.metadata.model import State
+from iggy_broker.metrics import SharedCounters
+from iggy_broker.net.listener import ListenError, bind_all
+from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard
+from iggy_broker.storage.disk import RealDisk
+from iggy_broker.storage.format_version import FormatVersionError, check_format
+from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
+from iggy_broker.storage.partition_table import PartitionTable
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_S: Final = 10.0  # beyond the drain time, for syncing and markers; then shards are killed
+LINK_BUFFER_BYTES: Final = 4 * 1024 * 1024  # wished for each direction; the system may give less
+LOCK_WAIT_S: Final = 2.0  # the shards of a killed broker need a moment to follow their supervisor
+_LOCK_STEP_S: Final = 0.05
+_READY_STEP_S: Final = 0.01
+CANNOT_START: Final = (
+    DirectoryLockedError, FormatVersionError, MetadataDamaged, ListenError, OSError
+)  # fmt: skip
+_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
+
+
+@dataclass(slots=True)
+class _Broker:
+    """What the supervisor holds on to."""
+
+    config: Config
+    shards_count: int
+    counters: SharedCounters
+    lock: DirectoryLock  # inherited by the shards: it lasts as long as any of us lives
+    shards: dict[int, int]  # process → shard
+
+
+def supervise(config: Config) -> int:
+    """Run a broker until it is stopped; the exit code.
+
+    Raises one of CANNOT_START, with the reason and the fix in its text.
+    """
+    lock = _lock(config.system.path)
+    current_config_path(config.system.path).unlink(missing_ok=True)
+    state, log = _recover(config, RealDisk())
+    shards_count = config.shards_count(len(os.sched_getaffinity(0)))
+    counters = SharedCounters(shards_count)
+    broker = _Broker(config, shards_count, counters, lock, {})
+    plans, bound, lifeline = _plans(broker, state, log)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    gc.collect()
+    gc.freeze()
+    for plan in plans:
+        _fork(broker, plan, plans, lifeline=lifeline)
+    _close_sockets(plans)
+    return _wait(broker, bound)
+
+
+def _lock(root: Path) -> DirectoryLock:
+    root.mkdir(mode=0o750, parents=True, exist_ok=True)
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            return DirectoryLock.acquire(str(root))
+        except DirectoryLockedError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOCK_STEP_S)
+
+
+def _recover(config: Config, disk: RealDisk) -> tuple[State, Journal]:
+    check_format(disk, str(config.system.path))
+    opened = recovery.open_metadata(config, disk=disk, clock=SystemClock(), warn=logger.warning)
+    for note in opened.notes:
+        logger.warning("= %s", note)
+    if opened.first_password is not None:
+        # Once, on standard output, and never in a log: whoever starts a new broker reads it here.
+        name = config.root.username
+        sys.stdout.write(f"root user {name!r}, password: {opened.first_password}\n")
+        sys.stdout.flush()
+    return opened.state, opened.journal
+
+
+def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Config, int]:
+    """One plan per shard, the settings with ports as bound, and the writing end of the lifeline."""
+    config, count = broker.config, broker.shards_count
+    tcp, monitoring = config.tcp.address, config.monitoring
+    listeners = bind_all(tcp.host, tcp.port, count, key="tcp.address")
+    port: int = listeners[0].getsockname()[1]
+    watch = None
+    if monitoring.enabled:
+        address = monitoring.address
+        (watch,) = bind_all(address.host, address.port, 1, key="monitoring.address")
+    links = _links(count)
+    lifeline_end, lifeline = os.pipe()
+    table = PartitionTable()
+    started_at_us = SystemClock().now_us()
+    plans = [
+        Plan(
+            shard_id=shard,
+            shards_count=count,
+            config=config,
+            state=state,
+            journal=log if shard == 0 else None,
+            table=table,
+            counters=broker.counters,
+            listener=listeners[shard],
+            monitoring=watch if shard == 0 else None,
+            links=links[shard],
+            lifeline=lifeline_end,
+            tcp_port=port,
+            started_at_us=started_at_us,
+        )
+        for shard in range(count)
+    ]
+    return plans, _bound(config, port, watch), lifeline
+
+
+def _bound(config: Config, port: int, watch: socket.socket | None) -> Config:
+    """The settings with the ports that the system picked."""
+    replace = msgspec.structs.replace
+    tcp = replace(config.tcp, address=replace(config.tcp.address, port=port))
+    monitoring = config.monitoring
+    if watch is not None:
+        address = replace(monitoring.address, port=watch.getsockname()[1])
+        monitoring = replace(monitoring, address=address)
+    return replace(config, tcp=tcp, monitoring=monitoring)
+
+
+def _links(count: int) -> list[dict[int, socket.socket]]:
+    """A connected pair for every two shards: by shard, its ends by the other shard."""
+    links: list[dict[int, socket.socket]] = [{} for _ in range(count)]
+    for one in range(count):
+        for other in range(one + 1, count):
+            links[one][other], links[other][one] = pair = socket.socketpair()
+            for end in pair:
+                end.setblocking(False)
+                for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                    end.setsockopt(socket.SOL_SOCKET, option, LINK_BUFFER_BYTES)
+    return links
+
+
+def _fork(broker: _Broker, plan: Plan, plans: list[Plan], *, lifeline: int) -> None:
+    process = os.fork()
+    if process:
+        broker.shards[process] = plan.shard_id
+        return
+    code = EXIT_FAILED
+    try:
+        os.close(lifeline)
+        _close_sockets([other for other in plans if other is not plan])
+        logs.set_up(broker.config.system.logging.level, shard=plan.shard_id)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        code = run_shard(plan)
+    except BaseException:
+        logger.critical("! shard %d failed", plan.shard_id, exc_info=True)
+    finally:
+        # Never back into the supervisor's code, whatever happened.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _close_sockets(plans: list[Plan]) -> None:
+    for plan in plans:
+        for sock in (plan.listener, plan.monitoring, *plan.links.values()):
+            if sock is not None:
+                sock.close()
+
+
+# -- waiting -----------------------------------------------------------------------------------
+
+
+def _wait(broker: _Broker, bound: Config) -> int:
+    """Until a signal or a dead shard; then stop all. The exit code."""
+    ready = False
+    while True:
+        caught = signal.sigtimedwait(_SIGNALS, _READY_STEP_S if not ready else 3600)
+        if not ready and broker.counters.all_ready:
+            ready = True
+            _announce(broker, bound)
+        if caught is None:
+            continue
+        if caught.si_signo != signal.SIGCHLD:
+            logger.info("= stopping")
+            return _stop(broker, code=0)
+        if dead := _reap(broker):
+            logger.critical("! shard %d ended with %d; stopping all", *dead)
+            return _stop(broker, code=EXIT_FAILED)
+
+
+def _announce(broker: _Broker, bound: Config) -> None:
+    """Say that all shards are ready: in the log, and in a file with the ports as bound."""
+    path = current_config_path(bound.system.path)
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(configuration.effective(bound))
+    temporary.rename(path)
+    logger.info(
+        "= ready",
+        extra={
+            "tcp": str(bound.tcp.address),
+            "monitoring": str(bound.monitoring.address) if bound.monitoring.enabled else None,
+            "shards": broker.shards_count,
+        },
+    )
+
+
+def _stop(broker: _Broker, *, code: int) -> int:
+    """Stop every shard, in bounded time. 0 only if all ended well."""
+    for process in broker.shards:
+        os.kill(process, signal.SIGTERM)
+    drain_s = broker.config.system.sharding.shutdown_drain_timeout_us / 1_000_000
+    deadline = time.monotonic() + drain_s + STOP_GRACE_S
+    while broker.shards and (left_s := deadline - time.monotonic()) > 0:
+        if dead := _reap(broker):
+            code = code or (EXIT_FAILED if dead[1] else 0)
+        elif broker.shards:
+            signal.sigtimedwait({signal.SIGCHLD}, left_s)
+    for process, shard in broker.shards.items():
+        logger.critical("! shard %d did not stop; killed", shard)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        code = EXIT_FAILED
+    with contextlib.suppress(OSError):
+        current_config_path(broker.config.system.path).unlink(missing_ok=True)
+    logger.info("= stopped", extra={"code": code})
+    return code
+
+
+def _reap(broker: _Broker) -> tuple[int, int] | None:
+    """A shard that ended, and how; None if all live."""
+    for process in list(broker.shards):
+        found, status = os.waitpid(process, os.WNOHANG)
+        if found:
+            return broker.shards.pop(process), os.waitstatus_to_exitcode(status)
+    return None
