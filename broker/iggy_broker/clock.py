@@ -8,7 +8,7 @@ class Clock(Protocol):
     """Wall time in microseconds since 1970 and a monotonic clock for intervals."""
 
     def now_us(self) -> int:
-        """Wall clock, microseconds since 1970-01-01 UTC. May jump; callers that order by it clamp."""
+        """Wall clock, microseconds since 1970-01-01 UTC. Callers clamp: it may jump."""
         ...
 
     def monotonic_us(self) -> int:

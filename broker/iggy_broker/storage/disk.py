@@ -21,7 +21,7 @@ class StorageFailed(Exception):
 
 
 class File(Protocol):
-    """One file. All positions and sizes are bytes. Not for two threads, except `sync` while held."""
+    """One file. All positions and sizes are bytes. For one thread, except `sync` while held."""
 
     @property
     def path(self) -> str:
@@ -37,7 +37,7 @@ class File(Protocol):
         ...
 
     def write(self, data: Bytes, position: int) -> None:
-        """Write all of `data` at `position`. OSError: an unknown part of it may have been written."""
+        """Write all of `data` at `position`. OSError: an unknown part of it may be written."""
         ...
 
     def read(self, size_bytes: int, position: int) -> bytes:
@@ -61,7 +61,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the descriptor back. A later use opens the file again."""
+        """Give the descriptor back, once nobody holds it. A later use opens the file again."""
         ...
 
 
@@ -120,7 +120,7 @@ class Disk(Protocol):
 class RealFile:
     """A file of the operating system, opened when first needed."""
 
-    __slots__ = ("_disk", "_fd", "_held", "path", "used")
+    __slots__ = ("_close_wanted", "_disk", "_fd", "_held", "path", "used")
 
     def __init__(self, disk: "RealDisk", path: str) -> None:
         """Nothing is opened yet."""
@@ -129,6 +129,7 @@ class RealFile:
         self._disk = disk
         self._fd = -1
         self._held = 0
+        self._close_wanted = False
 
     @property
     def held(self) -> bool:
@@ -196,10 +197,13 @@ class RealFile:
     def release(self) -> None:
         """End one `hold`."""
         self._held -= 1
+        if self._close_wanted and not self._held:
+            self.close()
 
     def close(self) -> None:
-        """Close the descriptor if it is open."""
-        if self._fd >= 0:
+        """Close the descriptor if it is open; while it is held, at the end of the last `hold`."""
+        self._close_wanted = self._held > 0
+        if self._fd >= 0 and not self._held:
             fd, self._fd = self._fd, -1
             self._disk.closed()
             os.close(fd)

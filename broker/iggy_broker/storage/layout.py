@@ -1,14 +1,14 @@
 """Where things are on disk: names only, no access.
 
-    streams/{stream}/topics/{topic}/partitions/{partition}/
-        00000000000000000000.log     batches, byte for byte as polled; named by the first offset
-        00000000000000000000.index   24-byte entries: offset, timestamp, position
-        offsets/consumers/{id}       one stored offset each
-        offsets/groups/{id}
-        synced                       how far the log is known to be on the disk
-        clean                        written by a clean stop: opens without reading the log
-        life                         which life of the partition this is, and its purges
-        cut/                         what recovery cut off
+streams/{stream}/topics/{topic}/partitions/{partition}/
+    00000000000000000000.log     batches, byte for byte as polled; named by the first offset
+    00000000000000000000.index   24-byte entries: offset, timestamp, position
+    offsets/consumers/{id}       one stored offset each
+    offsets/groups/{id}
+    synced                       how far the log is known to be on the disk
+    clean                        written by a clean stop: opens without reading the log
+    life                         which life of the partition this is, and its purges
+    cut/                         what recovery cut off
 """
 
 import re

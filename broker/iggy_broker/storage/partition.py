@@ -1,110 +1,383 @@
-"""The single writer of one partition: admit, stamp, append, poll, offsets. Signatures first."""
+"""The single writer of one partition: admit, stamp, append, poll, offsets, purge.
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+A partition belongs to one shard and is used from that shard's loop only. What others may know of it
+stands in its slot of the partition table.
 
-from iggy_broker.clock import Clock
-from iggy_broker.storage.disk import Disk, File
-from iggy_broker.storage.partition_table import PartitionTable
+Walk of an append: `append` verifies and stamps the batch in place and writes it (one pwrite of the
+caller's own bytes). If `must_wait` is then true, the answer must wait for `wait_durable()`. Readers
+see everything that was written; of a `persisted` partition only what is synced.
+"""
 
-SEGMENT_BYTES_DEFAULT = 1 << 30
-SENDFILE_BYTES_MIN = 64 * 1024  # shorter stretches of a poll are read, longer ones left in the file
+import asyncio
+from struct import Struct
+from typing import NamedTuple
+
+from iggy_broker.errors import Reject
+from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
+from iggy_broker.storage.cutting import Decision
+from iggy_broker.storage.disk import File, StorageFailed
+from iggy_broker.storage.life import parents_of, settle_life, wipe, write_life
+from iggy_broker.storage.partition_log import LogOptions, PartitionLog
+from iggy_broker.storage.partition_table import PartitionFigures, SlotState
+from iggy_broker.storage.records import Life
+from iggy_broker.storage.recovery import Recovered, recover
+from iggy_broker.storage.removal import HeadRemoval, move_away, remove_moved
+from iggy_broker.storage.segment import SENDFILE_BYTES_MIN, FileRange, Part
+from iggy_broker.storage.syncer import GroupCommit, SyncWork
+from iggy_broker.storage.values import (
+    PartitionOptions,
+    PartitionPlace,
+    Polled,
+    StorageParts,
+    Strategy,
+)
+from iggy_wire import kernel
+from iggy_wire.errors import ErrorCode
+
+__all__ = [
+    "SENDFILE_BYTES_MIN",
+    "ConsumerKey",
+    "FileRange",
+    "Part",
+    "Partition",
+    "PartitionOptions",
+    "PartitionPlace",
+    "Polled",
+    "StorageParts",
+    "Strategy",
+]
+
+POLL_OFFSET, POLL_TIMESTAMP, POLL_FIRST, POLL_LAST, POLL_NEXT = 1, 2, 3, 4, 5
+
+_COUNT = Struct("<I")
+_COUNT_AT = 48  # message_count in the batch header
 
 
-class FileRange(NamedTuple):
-    """Stored bytes that go out unchanged. Use it before the next turn of the loop.
+class Partition:
+    """One partition, open. Make it with `Partition.open`."""
 
-    `os.sendfile(socket, part.file.fileno(), part.position, part.size_bytes)`, or `part.read()`.
-    """
+    __slots__ = (
+        "_clock",
+        "_commit",
+        "_offsets",
+        "_options",
+        "_parts",
+        "_persisted",
+        "_removal",
+        "_slot",
+        "fenced",
+        "log",
+        "must_wait",
+        "partition_id",
+        "place",
+        "recovery",
+    )
 
-    file: File
-    position: int
-    size_bytes: int
+    def __init__(
+        self,
+        place: PartitionPlace,
+        options: PartitionOptions,
+        parts: StorageParts,
+        *,
+        recovered: Recovered,
+    ) -> None:
+        """A partition over recovered segments; `open` is the way to get one."""
+        self.place = place
+        self.partition_id = place.partition_id
+        self.recovery: tuple[Decision, ...] = tuple(recovered.decisions)
+        self.fenced = recovered.fenced  # why it is not served; "" if it is
+        self.must_wait = False  # the last append must not be answered before `wait_durable()`
+        self._options = options
+        self._persisted = options.persisted
+        self._parts = parts
+        self._clock = parts.clock
+        self._slot = parts.table.writer(place.slot)
+        self._offsets: ConsumerOffsets | None = None
+        self._removal = HeadRemoval(parts.disk, place.folder, parts.syncer)
+        self._commit = GroupCommit(self, parts.syncer) if parts.syncer is not None else None
+        self.log = PartitionLog(
+            place.folder,
+            recovered.segments,
+            LogOptions(options.segment_bytes, parents_of(place.folder)),
+            disk=parts.disk,
+            indexes=parts.indexes,
+            warn=parts.warn,
+        )
+        self._publish(SlotState.FENCED if self.fenced else SlotState.OPEN)
 
-    def read(self) -> bytes:
-        """The bytes themselves."""
-        return self.file.read(self.size_bytes, self.position)
+    @classmethod
+    def open(
+        cls, place: PartitionPlace, options: PartitionOptions, parts: StorageParts
+    ) -> "Partition":
+        """Open or create the partition's folder and recover what is in it; see `.recovery`.
 
-
-Part = bytes | FileRange
-
-
-class Polled(NamedTuple):
-    """What a poll found: whole (perhaps cut) batches, in order, ready to go out after the head."""
-
-    current_offset: int  # last visible offset of the partition, 0 if empty
-    count: int  # messages in `parts`
-    last_offset: int  # offset of the last of them; meaningless when count is 0
-    size_bytes: int  # sum over `parts`
-    parts: list[Part]
-
-
-class ConsumerKey(NamedTuple):
-    """Whose offset: kind 1 = consumer, 2 = group, as on the wire."""
-
-    kind: int
-    id: int
-
-
-class Strategy(Protocol):
-    """A polling strategy (`iggy_wire.primitives`): 1 offset, 2 timestamp, 3 first, 4 last, 5 next."""
+        Raises OSError if the disk refuses, StorageFailed if recovered bytes cannot be synced.
+        """
+        disk = parts.disk
+        decisions = settle_life(place, disk)
+        recovered = recover(disk, place.folder, rewrite=options.persisted)
+        recovered.decisions[:0] = decisions
+        if not options.validate_checksum:
+            for segment in recovered.segments:
+                segment.verified = None
+        return cls(place, options, parts, recovered=recovered)
 
     @property
-    def kind(self) -> int:
-        """1 to 5."""
-        ...
+    def next_offset(self) -> int:
+        """Offset that the next message gets."""
+        return self.log.next_offset
 
     @property
-    def value(self) -> int:
-        """Offset or timestamp in microseconds; ignored by the others."""
-        ...
+    def visible_next_offset(self) -> int:
+        """End of what readers may see."""
+        return self.log.synced_next_offset if self._persisted else self.log.next_offset
+
+    @property
+    def current_offset(self) -> int:
+        """Last visible offset; 0 if there is none (as the protocol has it)."""
+        return max(self.visible_next_offset - 1, 0)
+
+    @property
+    def figures(self) -> PartitionFigures:
+        """What the table says of this partition."""
+        return self._parts.table.read(self.place.slot)
+
+    @property
+    def offsets(self) -> ConsumerOffsets:
+        """Stored offsets, read from their files at first use."""
+        if self._offsets is None:
+            self._offsets = ConsumerOffsets.load(
+                self._parts.disk, self.place.folder, self.visible_next_offset, self._parts.warn
+            )
+        return self._offsets
+
+    def append(self, batch: memoryview) -> int:
+        """Verify one batch, stamp it in place, write it. The base offset it got.
+
+        When it returns, the bytes are in the page cache: a killed process loses nothing. Reject:
+        nothing was stored. StorageFailed: the shard must stop. Sets `must_wait`.
+        """
+        log = self.log
+        if self.fenced:
+            raise self._refusal()
+        base_offset = log.next_offset
+        timestamp_us = max(self._clock.now_us(), log.last_timestamp_us + 1)
+        code = kernel.admit(batch, self.partition_id, base_offset, timestamp_us)
+        if code:
+            raise Reject(ErrorCode(code), "the batch is not as Iggy protocol 0.11 wants it")
+        (count,) = _COUNT.unpack_from(batch, _COUNT_AT)
+        segments_count = len(log.segments)
+        log.append(batch, count, timestamp_us)
+        if len(log.segments) != segments_count:
+            self._slot.shape(len(log.segments), log.first_offset, log.size_bytes)
+        if self._persisted:
+            self.must_wait = True
+            self._slot.appended(log.size_bytes, log.next_offset, log.synced_next_offset)
+        else:
+            self.must_wait = self._is_due()
+            self._slot.appended(log.size_bytes, log.next_offset, log.next_offset)
+        return base_offset
+
+    def wait_durable(self) -> "asyncio.Future[None]":
+        """Done when all that was appended or stored so far is on the disk; StorageFailed if not."""
+        if self._commit is not None:
+            return self._commit.wait()
+        self.sync_now()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+    def save(self) -> "asyncio.Future[None] | None":
+        """The saver's tick: start to sync in the background if anything is unsynced."""
+        if self._commit is not None:
+            return self._commit.save()
+        self.sync_now()
+        return None
+
+    def sync_now(self) -> None:
+        """Sync here and now, blocking (tests, tools, stop). StorageFailed if it fails."""
+        work = self.begin_sync(checkpoint=True)
+        if work is None:
+            return
+        try:
+            work.run(self._parts.disk)
+        except OSError as error:
+            self.end_sync(work, good=False)
+            raise StorageFailed(f"{self.place.folder}: sync failed: {error}") from error
+        self.end_sync(work, good=True)
+
+    def poll(
+        self,
+        strategy: Strategy,
+        count: int,
+        *,
+        bytes_max: int,
+        consumer: ConsumerKey | None = None,
+        auto_commit: bool = False,
+    ) -> Polled:
+        """Up to `count` messages in about `bytes_max` bytes, at least one batch's if any is there.
+
+        `consumer` is whose stored offset "next" and `auto_commit` mean. Damaged bytes are never
+        handed out: the poll ends before them. Reject if the disk cannot read.
+        """
+        log = self.log
+        if self.fenced:
+            raise self._refusal()
+        end = self.visible_next_offset
+        offset = max(self._start(strategy, count, consumer), log.first_offset)
+        stop = min(offset + count, end)
+        if offset >= stop:
+            return Polled(max(end - 1, 0), 0, 0, 0, [])
+        reached, size_bytes, parts = log.read(offset, stop, bytes_max)
+        if auto_commit and consumer is not None and reached > offset:
+            stored = self.offsets.get(consumer)
+            if stored is None or stored < reached - 1:
+                self.offsets.store(consumer, reached - 1)
+        return Polled(end - 1, reached - offset, max(reached - 1, 0), size_bytes, parts)
+
+    def store_offset(self, consumer: ConsumerKey, offset: int) -> None:
+        """Set a stored offset, forward or back. Reject 4100 beyond the end, 3024 if too many.
+
+        Sets `must_wait` when the topic wants stored offsets on the disk before the answer.
+        """
+        end = self.visible_next_offset
+        if offset >= end:
+            at = f"the last offset is {end - 1}" if end else "the partition is empty"
+            raise Reject(ErrorCode.INVALID_OFFSET, f"offset {offset} cannot be stored: {at}")
+        self.offsets.store(consumer, offset)
+        self.must_wait = self._options.offsets_persisted
+
+    def delete_oldest_segments(self, count: int) -> int:
+        """Remove up to `count` sealed segments from the front; how many went.
+
+        None that holds a message which some consumer or group with a stored offset has yet to read.
+        """
+        lowest = self.offsets.lowest()
+        allowed = 0
+        for segment in self.log.segments[:-1][:count]:
+            if lowest is not None and segment.next_offset - 1 > lowest:
+                break
+            allowed += 1
+        dropped = self.log.drop_head(allowed)
+        if dropped:
+            self._publish_shape()
+            self._removal.remove([segment.first_offset for segment in dropped])
+        return len(dropped)
+
+    def purge(self, purges: int) -> None:
+        """Remove all messages and offsets; the next message has offset 0. Safe at any crash.
+
+        `purges`: what metadata counts now. OSError or StorageFailed if the disk refuses.
+        """
+        disk, folder = self._parts.disk, self.place.folder
+        write_life(disk, folder, Life(self.place.incarnation, purges, purging=True), sync=True)
+        self._removal.cancel()
+        self.log.start_anew()
+        self.offsets.clear()
+        wipe(disk, folder)
+        write_life(disk, folder, Life(self.place.incarnation, purges, purging=False), sync=True)
+        self.fenced = ""
+        self._publish(SlotState.OPEN, purges)
+
+    def close(self) -> None:
+        """Clean stop: everything synced, the marker for the next start left."""
+        if self._offsets is not None:
+            self.sync_now()
+            self._offsets.close()
+        self.log.close()
+
+    def abandon(self) -> None:
+        """Give descriptors back and nothing else, as a crash does."""
+        if self._offsets is not None:
+            self._offsets.close()
+        self.log.abandon()
+
+    def delete(self) -> None:
+        """Remove the partition with all its files and free its slot."""
+        self._removal.cancel()
+        self.log.discard()
+        if self._offsets is not None:
+            self._offsets.close()
+            self._offsets = None
+        self._parts.table.clear(self.place.slot)
+        disk = self._parts.disk
+        away = move_away(disk, self.place.folder)
+        if away and self._parts.syncer is not None:
+            self._parts.syncer.in_background(lambda: remove_moved(disk, away))
+        elif away:
+            remove_moved(disk, away)
+
+    def begin_sync(self, *, checkpoint: bool) -> SyncWork | None:
+        """For the group commit: what is unsynced of log and offsets. Holds the files."""
+        log_work = self.log.begin_sync(checkpoint=checkpoint)
+        files: list[File] = []
+        folders: list[str] = []
+        if self._offsets is not None and self._offsets.unsynced:
+            files, folders = self._offsets.take_unsynced()
+            for file in files:
+                file.hold()
+        covered = _Covered(self.log.epoch, log_work, files)
+        if log_work is not None:
+            files, folders = [*log_work.files, *files], [*log_work.folders, *folders]
+        elif not files and not folders:
+            return None
+        return SyncWork(tuple(files), tuple(folders), covered)
+
+    def end_sync(self, work: SyncWork, *, good: bool) -> bool:
+        """For the group commit: release, and show readers what is durable now."""
+        covered = work.mark
+        assert isinstance(covered, _Covered), "made by begin_sync"
+        for file in covered.offset_files:
+            file.release()
+        if covered.log_work is not None:
+            self.log.end_sync(covered.log_work, good=good)
+        matters = covered.epoch == self.log.epoch
+        if matters and good and self._persisted:
+            self._slot.visible(self.log.synced_next_offset)
+        return matters
+
+    def _start(self, strategy: Strategy, count: int, consumer: ConsumerKey | None) -> int:
+        """Offset where a poll begins; may lie below the oldest or beyond the last."""
+        kind = strategy.kind
+        if kind == POLL_OFFSET:
+            return strategy.value
+        if kind == POLL_NEXT:
+            stored = self.offsets.get(consumer) if consumer is not None else None
+            return 0 if stored is None else stored + 1
+        if kind == POLL_LAST:
+            return max(self.visible_next_offset - count, 0)
+        if kind == POLL_TIMESTAMP:
+            return self.log.offset_at_time(strategy.value)
+        return 0
+
+    def _is_due(self) -> bool:
+        options = self._options
+        messages, size_bytes = options.sync_messages, options.sync_bytes
+        if messages is not None and self.log.unsynced_messages >= messages:
+            return True
+        return size_bytes is not None and self.log.unsynced_bytes >= size_bytes
+
+    def _publish(self, state: SlotState, purges: int | None = None) -> None:
+        self._publish_shape()
+        log = self.log
+        self._slot.appended(log.size_bytes, log.next_offset, self.visible_next_offset)
+        count = self.place.purges if purges is None else purges
+        self._slot.life(self.place.incarnation, count, state)
+
+    def _publish_shape(self) -> None:
+        log = self.log
+        self._slot.shape(max(len(log.segments), 1), log.first_offset, log.size_bytes)
+
+    def _refusal(self) -> Reject:
+        return Reject(
+            ErrorCode.CANNOT_READ_PARTITIONS,
+            f"{self.place.folder} is not served: {self.fenced}; restore the missing file, or purge",
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOptions:
-    """What the topic asks for. `None` = no limit."""
+class _Covered(NamedTuple):
+    """What one sync of a partition covers."""
 
-    segment_bytes: int = SEGMENT_BYTES_DEFAULT
-    persisted: bool = False  # sync before every answer; readers see synced bytes only
-    offsets_persisted: bool = False  # the same for stored consumer offsets
-    sync_messages: int | None = None  # the append that leaves so many unsynced waits for a sync
-    sync_bytes: int | None = None
-    validate_checksum: bool = True  # bytes written by an earlier process are verified at first read
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlace:
-    """Which partition this is."""
-
-    folder: str  # layout.partition_folder(...)
-    partition_id: int
-    slot: int  # in the partition table
-    incarnation: int = 1  # which life (e.g. created_at in microseconds, not 0); files of another are removed
-    purges: int = 0  # purges that metadata knows of; a purge that a crash interrupted is finished at open
-
-
-@dataclass(frozen=True, slots=True)
-class StorageParts:
-    """What all partitions of a shard share."""
-
-    disk: Disk
-    clock: Clock
-    table: PartitionTable
-    syncer: "Syncer | None" = None  # None: waits are synced on the spot (tests, tools)
-    warn: Callable[[str], None] = field(default=lambda text: None)
-
-
-# Partition.open(place, options, parts) -> Partition                       raises OSError, StorageFailed
-#   .recovery: tuple[Decision, ...]     what opening had to decide (cut tail, missing folder, ...)
-#   .append(batch: memoryview) -> int   base offset; batch is stamped in place; Reject = nothing stored
-#   .must_wait: bool                    after append: the answer must wait for `wait_durable()`
-#   .wait_durable() -> asyncio.Future[None]   done when all that was appended so far is on the disk
-#   .poll(strategy, count, *, bytes_max, consumer: ConsumerKey | None = None, auto_commit=False) -> Polled
-#   .figures -> PartitionFigures        as in the table
-#   .current_offset, .next_offset, .visible_next_offset
-#   .offsets: ConsumerOffsets           get(key) -> int | None, store(key, offset), delete(key)
-#   .purge(purges: int), .delete_oldest_segments(count) -> int
-#   .save() -> asyncio.Future[None] | None   saver's tick: sync if anything is unsynced
-#   .close()  clean stop: sync, marker.   .delete()  remove all files
-# storage.folders: delete_stream(parts, root, id) / delete_topic(...)      folder removal by shard 0
+    epoch: int  # of the log: a purge or delete meanwhile makes the result meaningless
+    log_work: SyncWork | None
+    offset_files: list[File]

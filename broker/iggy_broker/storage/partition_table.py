@@ -1,9 +1,9 @@
 """What every shard may know about every partition: one shared page of numbers.
 
 Made by the supervisor before it forks, so all shards see the same memory. A slot has eight u64
-fields and is written only by the shard that owns the partition; everyone reads. Each field is stored
-by one aligned 8-byte copy, so a reader never sees half a number; two fields read one after the other
-may be one append apart. The slot number is part of the partition's metadata.
+fields and is written only by the shard that owns the partition; everyone reads. Each field is
+stored by one aligned 8-byte copy, so a reader never sees half a number; two fields read one after
+the other may be one append apart. The slot number is part of the partition's metadata.
 
     0 size_bytes            stored bytes of all segments
     1 segments_count
@@ -11,7 +11,7 @@ may be one append apart. The slot number is part of the partition's metadata.
     3 next_offset           offset of the next message; messages_count = next_offset - first_offset
     4 visible_next_offset   end of what readers may see (persisted: the synced end)
     5 incarnation           which life of the slot this is; 0 = nobody's
-    6 purges                how often the partition was purged: a reader of its files must start anew
+    6 purges                how often it was purged: a reader of its files must start anew
     7 state                 see SlotState
 """
 

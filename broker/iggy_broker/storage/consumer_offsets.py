@@ -1,0 +1,199 @@
+"""Stored offsets of one partition: one small file per consumer or group.
+
+`offsets/consumers/{id}` and `offsets/groups/{id}`: u64 offset, u64 XXH3-64 of those 8 bytes,
+little-endian; 8 bytes without checksum are accepted (Apache Iggy wrote both). A file is written in
+place by one 16-byte write: it lies in one sector, so a crash leaves the old or the new value. Read
+when first asked for. Odd files are warned about and left alone.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from iggy_broker.errors import Reject
+from iggy_broker.storage import layout
+from iggy_broker.storage.disk import Disk, File
+from iggy_wire import kernel
+from iggy_wire.errors import ErrorCode
+
+CONSUMER_OFFSETS_MAX = (
+    65_536  # per partition, both kinds together; storing one more is refused (3024)
+)
+
+_RECORD = Struct("<QQ")
+_OFFSET = Struct("<Q")
+_ID_END = 1 << 32  # consumer and group numbers are 32 bits
+_FOLDERS = {1: layout.CONSUMERS_FOLDER, 2: layout.GROUPS_FOLDER}
+
+
+class ConsumerKey(NamedTuple):
+    """Whose offset: kind 1 = consumer, 2 = group, as on the wire."""
+
+    kind: int
+    id: int
+
+
+class ConsumerOffsets:
+    """Offsets by consumer. Every change is in the page cache when the call returns."""
+
+    __slots__ = ("_dirty", "_disk", "_files", "_folder", "_folders_dirty", "_offsets", "_warn")
+
+    def __init__(self, disk: Disk, partition_folder: str, warn: Callable[[str], None]) -> None:
+        """Reads nothing yet."""
+        self._disk = disk
+        self._folder = f"{partition_folder}/{layout.OFFSETS_FOLDER}"
+        self._warn = warn
+        self._offsets: dict[ConsumerKey, int] = {}
+        self._files: dict[ConsumerKey, File] = {}
+        self._dirty: dict[ConsumerKey, None] = {}
+        self._folders_dirty: set[str] = set()
+
+    @classmethod
+    def load(
+        cls, disk: Disk, partition_folder: str, next_offset: int, warn: Callable[[str], None]
+    ) -> "ConsumerOffsets":
+        """Read all files. Offsets at or beyond `next_offset` are drawn back to the last message."""
+        loaded = cls(disk, partition_folder, warn)
+        for kind in _FOLDERS:
+            loaded._load_kind(kind, next_offset)
+        return loaded
+
+    def __len__(self) -> int:
+        """How many are stored."""
+        return len(self._offsets)
+
+    def get(self, key: ConsumerKey) -> int | None:
+        """The stored offset, if any."""
+        return self._offsets.get(key)
+
+    def lowest(self) -> int | None:
+        """The smallest stored offset of all consumers and groups: what retention must not pass."""
+        return min(self._offsets.values(), default=None)
+
+    def store(self, key: ConsumerKey, offset: int) -> None:
+        """Set an offset; the caller has checked it against the end. Reject 3024 when full."""
+        file = self._files.get(key)
+        try:
+            if file is None:
+                file = self._create(key)
+            data = _OFFSET.pack(offset)
+            file.write(_RECORD.pack(offset, kernel.xxh3_64(data)), 0)
+        except OSError as error:
+            code = ErrorCode.CANNOT_OPEN_CONSUMER_OFFSETS_FILE
+            raise Reject(code, f"{self._path(key)}: {error}") from error
+        self._offsets[key] = offset
+        self._dirty[key] = None
+
+    def delete(self, key: ConsumerKey) -> None:
+        """Forget an offset. Reject 3021 if there is none."""
+        if key not in self._offsets:
+            raise Reject(ErrorCode.CONSUMER_OFFSET_NOT_FOUND, f"no offset is stored for {key}")
+        self._remove(key)
+
+    def delete_if_stored(self, key: ConsumerKey) -> None:
+        """Forget an offset, for instance of a deleted group."""
+        if key in self._offsets:
+            self._remove(key)
+
+    def clear(self) -> None:
+        """Forget everything (purge)."""
+        self.close()
+        self._offsets.clear()
+        self._files.clear()
+        self._dirty.clear()
+        self._disk.remove_tree(self._folder)
+
+    def close(self) -> None:
+        """Give descriptors back."""
+        for file in self._files.values():
+            file.close()
+
+    def take_unsynced(self) -> tuple[list[File], list[str]]:
+        """Files and folders that a sync must cover; from now on they count as taken."""
+        files = [self._files[key] for key in self._dirty if key in self._files]
+        folders = sorted(self._folders_dirty)
+        self._dirty.clear()
+        self._folders_dirty.clear()
+        return files, folders
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether anything changed since `take_unsynced`."""
+        return bool(self._dirty or self._folders_dirty)
+
+    def _create(self, key: ConsumerKey) -> File:
+        if len(self._offsets) >= CONSUMER_OFFSETS_MAX:
+            detail = f"a partition keeps at most {CONSUMER_OFFSETS_MAX}: delete offsets not needed"
+            raise Reject(ErrorCode.TOO_MANY_CONSUMER_OFFSETS, detail)
+        folder = self._kind_folder(key.kind)
+        if not self._disk.exists(folder):
+            self._disk.make_folders(folder)
+            self._folders_dirty.update((self._folder, self._folder.rpartition("/")[0]))
+        file = self._disk.open(self._path(key), create=True)
+        if file.size() > _RECORD.size:
+            file.truncate(0)  # a foreign file of that name was warned about; its rest would stay
+        self._files[key] = file
+        self._folders_dirty.add(folder)
+        return file
+
+    def _remove(self, key: ConsumerKey) -> None:
+        self._offsets.pop(key)
+        self._dirty.pop(key, None)
+        file = self._files.pop(key, None)
+        if file is not None:
+            file.close()
+        try:
+            self._disk.remove(self._path(key))
+        except OSError as error:
+            code = ErrorCode.CANNOT_DELETE_CONSUMER_OFFSET_FILE
+            raise Reject(code, f"{self._path(key)}: {error}") from error
+        self._folders_dirty.add(self._kind_folder(key.kind))
+
+    def _load_kind(self, kind: int, next_offset: int) -> None:
+        folder = self._kind_folder(kind)
+        for name in self._disk.list_folder(folder):
+            path = f"{folder}/{name}"
+            if not _is_id(name) or self._disk.is_folder(path):
+                self._warn(f"{path}: not an offset file, left alone")
+                continue
+            if len(self._offsets) >= CONSUMER_OFFSETS_MAX:
+                self._warn(f"{path}: more than {CONSUMER_OFFSETS_MAX} offsets, ignored")
+                continue
+            self._load_file(ConsumerKey(kind, int(name)), path, next_offset)
+
+    def _load_file(self, key: ConsumerKey, path: str, next_offset: int) -> None:
+        try:
+            offset = _decode(self._disk.read_file(path, bytes_max=_RECORD.size + 1))
+        except OSError as error:
+            self._warn(f"{path}: cannot be read, no offset is stored: {error}")
+            return
+        if offset is None:
+            self._warn(f"{path}: wrong length or checksum, no offset is stored")
+            return
+        if offset >= next_offset:
+            self._warn(f"{path}: offset {offset} is ahead of the data, which ends at {next_offset}")
+            if next_offset == 0:
+                return  # an empty partition has no offset to draw it back to
+            offset = next_offset - 1
+        self._offsets[key] = offset
+        self._files[key] = self._disk.open(path)
+
+    def _kind_folder(self, kind: int) -> str:
+        return f"{self._folder}/{_FOLDERS[kind]}"
+
+    def _path(self, key: ConsumerKey) -> str:
+        return f"{self._kind_folder(key.kind)}/{key.id}"
+
+
+def _is_id(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and str(int(name)) == name and int(name) < _ID_END
+
+
+def _decode(data: bytes) -> int | None:
+    if len(data) == _OFFSET.size:
+        (offset,) = _OFFSET.unpack(data)
+        return int(offset)
+    if len(data) != _RECORD.size:
+        return None
+    offset, checksum = _RECORD.unpack(data)
+    return int(offset) if kernel.xxh3_64(data[: _OFFSET.size]) == checksum else None

@@ -1,0 +1,96 @@
+"""Take folders and segments away: out of sight at once, off the disk when there is time."""
+
+import threading
+
+from iggy_broker.storage import layout
+from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.syncer import Syncer
+
+_TRIES_MAX = 1000
+
+
+def move_away(disk: Disk, folder: str, *, suffix: str = "deleted") -> str:
+    """Rename a folder so that its place is free; its new path, or "" if it is missing.
+
+    Not synced: should a power cut undo it, the incarnation in the folder's `life` file tells that
+    it is not the one that is looked for.
+    """
+    if not disk.exists(folder):
+        return ""
+    for number in range(_TRIES_MAX):
+        target = f"{folder}.{suffix}-{number}"
+        if not disk.exists(target):
+            disk.rename(folder, target)
+            return target
+    raise FileExistsError(f"{folder}.{suffix}-*: {_TRIES_MAX} of them are there, remove some")
+
+
+def remove_folder(disk: Disk, folder: str) -> None:
+    """Remove a stream's or topic's folder with all in it. Its partitions must be closed."""
+    away = move_away(disk, folder)
+    if away:
+        remove_moved(disk, away)
+
+
+def remove_moved(disk: Disk, away: str) -> None:
+    """Remove what `move_away` renamed."""
+    disk.remove_tree(away)
+    disk.sync_folder(away.rpartition("/")[0])
+
+
+def remove_leftovers(disk: Disk, root: str) -> None:
+    """At start: remove what earlier deletions left. Looks at folder names only."""
+    streams = f"{root}/streams"
+    for stream in _kept(disk, streams):
+        for topic in _kept(disk, f"{streams}/{stream}/topics"):
+            _kept(disk, f"{streams}/{stream}/topics/{topic}/partitions")
+
+
+def _kept(disk: Disk, folder: str) -> list[str]:
+    kept = []
+    for name in disk.list_folder(folder):
+        if ".deleted-" in name:
+            disk.remove_tree(f"{folder}/{name}")
+        elif name.isdecimal():
+            kept.append(name)
+    return kept
+
+
+class HeadRemoval:
+    """Removes dropped segments of one partition in the background, the oldest first.
+
+    Each is made durable before the next, so that no hole can appear. `cancel` before the same names
+    are used again (purge, delete): then the caller removes everything itself.
+    """
+
+    __slots__ = ("_disk", "_folder", "_life", "_lock", "_syncer")
+
+    def __init__(self, disk: Disk, folder: str, syncer: Syncer | None) -> None:
+        """Without a syncer it removes at once."""
+        self._disk = disk
+        self._folder = folder
+        self._syncer = syncer
+        self._lock = threading.Lock()
+        self._life = 0
+
+    def remove(self, firsts: list[int]) -> None:
+        """Remove the segments with these first offsets, given in rising order."""
+        life = self._life
+        if self._syncer is None:
+            self._remove(firsts, life)
+        else:
+            self._syncer.in_background(lambda: self._remove(firsts, life))
+
+    def cancel(self) -> None:
+        """What is not removed yet will not be."""
+        with self._lock:
+            self._life += 1
+
+    def _remove(self, firsts: list[int], life: int) -> None:
+        for first in firsts:
+            with self._lock:
+                if life != self._life:
+                    return
+                self._disk.remove(layout.log_path(self._folder, first))
+                self._disk.remove(layout.index_path(self._folder, first))
+                self._disk.sync_folder(self._folder)
