@@ -1,0 +1,91 @@
+"""Message regions → Arrow record batches, column by column, never message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from iggy_spark import schema
+from iggy_spark.options import ReadOptions
+from iggy_wire.kernel import Columns
+
+ID_BYTES = 16
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+ERROR = pa.struct([("stage", pa.string()), ("class", pa.string()), ("message", pa.string())])
+ERROR_DDL = "STRUCT<stage: STRING, class: STRING, message: STRING>"
+
+_TYPES: dict[str, tuple[pa.DataType, str]] = {
+    "stream": (pa.string(), "STRING"),
+    "topic": (pa.string(), "STRING"),
+    "partition": (pa.int32(), "INT"),
+    "offset": (pa.int64(), "BIGINT"),
+    "timestamp": (TIMESTAMP, "TIMESTAMP"),
+    "origin_timestamp": (TIMESTAMP, "TIMESTAMP"),
+    "id": (pa.binary(), "BINARY"),
+    "payload": (pa.binary(), "BINARY"),
+    "error": (ERROR, ERROR_DDL),
+}
+
+
+def arrow_schema(options: ReadOptions) -> pa.Schema:
+    """The columns of the options as Arrow fields; Spark wants exactly these, all nullable."""
+    return pa.schema([pa.field(name, _type(name, options)[0]) for name in options.columns])
+
+
+def spark_ddl(options: ReadOptions) -> str:
+    """The same columns as DDL text."""
+    return ", ".join(f"{schema.quote(name)} {_type(name, options)[1]}" for name in options.columns)
+
+
+def _type(name: str, options: ReadOptions) -> tuple[pa.DataType, str]:
+    if name != "value":
+        return _TYPES[name]
+    if options.payload_format == "text":
+        return pa.string(), "STRING"
+    kind = schema.Struct(options.payload_schema)
+    return schema.to_arrow(kind), schema.to_ddl(kind)
+
+
+def metadata_column(
+    name: str, columns: Columns, *, options: ReadOptions, partition: int
+) -> pa.Array:
+    """One of the columns that need no decoding, `payload` included."""
+    constants = {
+        "stream": pa.scalar(options.stream),
+        "topic": pa.scalar(options.topic),
+        "partition": pa.scalar(partition, pa.int32()),
+    }
+    if name in constants:
+        return pa.repeat(constants[name], columns.count)
+    return _FROM_COLUMNS[name](columns)
+
+
+def payloads(columns: Columns) -> pa.Array:
+    """The payloads as they are."""
+    buffers = [None, pa.py_buffer(columns.payload_offsets), pa.py_buffer(columns.payloads)]
+    return pa.Array.from_buffers(pa.binary(), columns.count, buffers)
+
+
+def _fixed(kind: pa.DataType, count: int, data: bytes) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
+
+
+def _ids(columns: Columns) -> pa.Array:
+    # On the wire an id is a little-endian number; as bytes and as text people read it big-endian.
+    ids = np.frombuffer(columns.ids, dtype=np.uint8).reshape(columns.count, ID_BYTES)[:, ::-1]
+    ends = np.arange(0, ID_BYTES * (columns.count + 1), ID_BYTES, dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(ids.tobytes())]
+    return pa.Array.from_buffers(pa.binary(), columns.count, buffers)
+
+
+_FROM_COLUMNS: dict[str, Callable[[Columns], pa.Array]] = {
+    "offset": lambda columns: _fixed(pa.int64(), columns.count, columns.offsets),
+    "timestamp": lambda columns: _fixed(TIMESTAMP, columns.count, columns.timestamps_us),
+    "origin_timestamp": lambda columns: _fixed(
+        TIMESTAMP, columns.count, columns.origin_timestamps_us
+    ),
+    "id": _ids,
+    "payload": payloads,
+}

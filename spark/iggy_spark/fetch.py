@@ -1,0 +1,130 @@
+"""One task's read: a range of offsets → columns, checked so that nothing is missing or foreign."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from iggy_spark.connections import Connection
+from iggy_spark.errors import BrokerUnavailable, CorruptReply, DataLoss, TopicRecreated
+from iggy_spark.offsets import OffsetRange
+from iggy_spark.options import ReadOptions
+from iggy_wire import kernel
+from iggy_wire.errors import WireError
+from iggy_wire.kernel import Buffer, Columns
+from iggy_wire.primitives import PollingStrategy
+
+FIRST_POLL_MESSAGES = 500  # before the size of a message is known
+TAIL_GRACE_S = 2.0  # how long a partition may look shorter than planned before that is a loss
+PAUSE_S = 0.02  # between polls of an end that is written but not yet shown
+
+
+class RangeFetch:
+    """Iterates over the columns of one range; `lost` counts what was not there.
+
+    Raises while iterating:
+        DataLoss: messages are gone and `failOnDataLoss` is true.
+        TopicRecreated: the topic is not the one the range was planned for.
+        CorruptReply: a checksum is wrong, or offsets do not follow one another.
+        BrokerUnavailable: the broker or the end of the range did not come in time.
+    """
+
+    def __init__(self, options: ReadOptions, wanted: OffsetRange) -> None:
+        """Nothing is asked before the first iteration."""
+        self._options = options
+        self._wanted = self.wanted = wanted
+        self._connection = Connection(options)
+        self._count = min(FIRST_POLL_MESSAGES, options.fetch_messages)
+        self.lost = 0
+
+    def __iter__(self) -> Iterator[Columns]:
+        """Columns in offset order, together exactly the range, minus what is counted as lost."""
+        self._check_incarnation()
+        at, end = self._wanted.first, self._wanted.end
+        waiting_since: float | None = None
+        while at < end:
+            strategy = PollingStrategy.offset(at)
+            count = min(self._count, end - at)
+            polled = self._connection.poll(self._wanted.partition, strategy, count=count)
+            if not polled.count:
+                now = time.monotonic()
+                waiting_since = waiting_since or now
+                if self._gone(at, polled.current_offset, now - waiting_since):
+                    return
+                time.sleep(PAUSE_S)
+                continue
+            waiting_since = None
+            columns = self._columns(polled.region)
+            last = self._checked(columns, at)
+            self._learn(len(polled.region), polled.count)
+            if columns.count:
+                yield columns
+            at = last + 1
+        # A topic that was recreated between the plan and now has other messages under these
+        # offsets. Whoever consumes this iterator makes nothing visible before it ends.
+        self._check_incarnation()
+
+    def _columns(self, region: Buffer) -> Columns:
+        try:
+            return kernel.columns(region, 0, self._wanted.end, verify=self._options.verify_checksum)
+        except WireError as error:
+            raise CorruptReply(
+                f"{self._where()}: the broker's bytes are broken: {error}"
+            ) from error
+
+    def _checked(self, columns: Columns, at: int) -> int:
+        """Last offset that a reply to a poll at `at` settles; nothing in it is out of place."""
+        end = self._wanted.end
+        offsets = np.frombuffer(columns.offsets, dtype=np.int64)
+        # Without a message below the end, all that was asked for is gone.
+        first, last = (int(offsets[0]), int(offsets[-1])) if columns.count else (end, end - 1)
+        if first < at or last - first + 1 != columns.count:
+            raise CorruptReply(
+                f"{self._where()}: asked for offset {at}, the reply has {columns.count} messages "
+                f"from {first} to {last}"
+            )
+        if first > at:
+            # Iggy protocol 0.11: a poll below the oldest message silently starts at that one.
+            self._lose(at, first)
+        return last
+
+    def _lose(self, first: int, end: int) -> None:
+        lost = f"{self._where()}: offsets {first}\u2013{end - 1} ({end - first} messages) are gone"
+        if self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"{lost}, the earliest is {end}; set failOnDataLoss=false to go on without them"
+            )
+        self.lost += end - first
+
+    def _gone(self, at: int, current_offset: int, waited_s: float) -> bool:
+        """Whether the rest of the range will not come: the partition ends below the plan."""
+        end = self._wanted.end
+        if current_offset + 1 < end and waited_s > TAIL_GRACE_S:
+            self._lose(at, end)
+            return True
+        if waited_s > self._options.retry_timeout_ms / 1000:
+            raise BrokerUnavailable(
+                f"{self._where()}: offset {end - 1} was planned, but nothing comes after {at - 1}; "
+                f"waited {waited_s:.0f} s"
+            )
+        return False
+
+    def _learn(self, region_bytes: int, count: int) -> None:
+        """Ask for about `fetchBytes` the next time."""
+        per_message = max(1, region_bytes // count)
+        self._count = max(
+            1, min(self._options.fetch_messages, self._options.fetch_bytes // per_message)
+        )
+
+    def _check_incarnation(self) -> None:
+        found = str(self._connection.topic_state().incarnation)
+        if found != self._wanted.incarnation:
+            raise TopicRecreated(
+                f"topic {self._options.topic_name} was deleted and created again while it was read "
+                f"(now {found}, planned {self._wanted.incarnation})"
+            )
+
+    def _where(self) -> str:
+        return f"{self._options.topic_name} partition {self._wanted.partition}"

@@ -1,0 +1,261 @@
+"""The sink job's file: JSON → frozen values. Errors name the field; unknown fields are refused.
+
+The sink's fields are those of IggySink and of a topic's `sinks[]` in the Kubernetes resources, so
+that one file describes a sink wherever it runs. Secrets come from the environment, under the names
+that the file gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from iggy_spark import options, schema
+from iggy_spark.errors import OptionError
+
+JOB_FILE_BYTES_MAX = 1 << 20
+NAME_BYTES_MAX = 255  # Iggy protocol 0.11: the sink's name becomes a consumer's name
+
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+
+
+class _Part(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
+):
+    """Base of all parts: camelCase in the file, nothing unknown."""
+
+
+class Broker(_Part, frozen=True):
+    """Where the broker is, and which environment variables hold the login."""
+
+    address: Text
+    username_env: Text = "IGGY_USERNAME"
+    password_env: Text = "IGGY_PASSWORD"
+
+
+class Files(_Part, frozen=True):
+    """Block of sink type Files."""
+
+    path: Text
+    format: str = "Parquet"
+    partition_by: Annotated[list[Name], msgspec.Meta(max_length=8)] = []
+
+
+class Payload(_Part, frozen=True):
+    """What the messages hold; `schema` is DDL and goes with Json."""
+
+    format: str = "Raw"
+    schema: str | None = None
+
+
+class Trigger(_Part, frozen=True):
+    """When a batch starts."""
+
+    mode: Literal["ProcessingTime", "AvailableNow"] = "ProcessingTime"
+    interval: str = "10s"
+
+
+class Errors(_Part, frozen=True):
+    """None: a message that cannot be decoded stops the job. Data: it is set aside."""
+
+    tolerance: Literal["None", "Data"] = "None"
+    dead_letter: Any = None
+    retry: Any = None
+
+
+class Driver(_Part, frozen=True):
+    """Size of the driver, which does all work when there are no executors."""
+
+    cores: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
+    core_limit: str | None = None
+    memory: Annotated[str, msgspec.Meta(pattern="^[0-9]+[kKmMgGtT]?$")] = "1g"
+    memory_overhead: str | None = None
+
+
+class Spark(_Part, frozen=True):
+    """Spark's own settings; the launchers use the rest."""
+
+    driver: Driver = Driver()
+    conf: Annotated[dict[str, str], msgspec.Meta(max_length=64)] = {}
+    launcher: Any = None
+    version: Any = None
+    image: Any = None
+    service_account_name: Any = None
+    executor: Any = None
+    packages: Any = None
+    py_files: Any = None
+    env: Any = None
+    pod_template: Any = None
+
+
+class SinkSpec(_Part, frozen=True):
+    """One sink. Fields that only operator or launcher read are allowed and not looked at."""
+
+    type: str
+    files: Files | None = None
+    payload: Payload = Payload()
+    starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
+    max_offsets_per_trigger: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    trigger: Trigger = Trigger()
+    on_topic_recreated: Literal["Pause", "Restart"] = "Pause"
+    delivery: Literal["AtLeastOnce", "ExactlyOnce"] | None = None
+    transforms: list[Any] = []
+    errors: Errors = Errors()
+    spark: Spark = Spark()
+    fail_on_data_loss: bool = True
+    # Read by whoever starts the job.
+    name: Any = None
+    topic_ref: Any = None
+    checkpoint: Any = None
+    suspend: Any = None
+    user_ref: Any = None
+    lag: Any = None
+    restart: Any = None
+    # Blocks of types that are not in this version; the type itself is refused.
+    iceberg: Any = None
+    jdbc: Any = None
+    iggy: Any = None
+    custom: Any = None
+    console: Any = None
+
+
+class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """The whole file."""
+
+    name: Name
+    broker: Broker
+    stream: Name
+    topic: Name
+    sink: SinkSpec
+    checkpoint: Text
+    once: bool = False
+
+    @property
+    def payload_format(self) -> str:
+        """In the data source's words: raw, text, json."""
+        return self.sink.payload.format.lower()
+
+    @cached_property
+    def payload_fields(self) -> tuple[schema.Field, ...]:
+        """The declared columns; none unless the payload is JSON."""
+        text = self.sink.payload.schema
+        if self.payload_format != "json" or text is None:
+            return ()
+        return schema.parse(text, name="sink.payload.schema")
+
+    @property
+    def available_now(self) -> bool:
+        """Whether the job ends when it has what was there."""
+        return self.once or self.sink.trigger.mode == "AvailableNow"
+
+    @cached_property
+    def interval_ms(self) -> int:
+        """Time between the starts of two batches."""
+        return options.parse_duration_ms("sink.trigger.interval", self.sink.trigger.interval)
+
+
+def load(path: Path) -> JobConfig:
+    """Read and check a job file.
+
+    Raises:
+        OptionError: the file or a field is wrong; the message names it.
+    """
+    try:
+        data = path.read_bytes()
+        if len(data) > JOB_FILE_BYTES_MAX:
+            raise OptionError(f"{path}: larger than {JOB_FILE_BYTES_MAX} bytes")
+        config = msgspec.json.decode(data, type=JobConfig)
+    except OSError as error:
+        raise OptionError(f"--config: {path} cannot be read: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path}: {error}") from error
+    _check(config)
+    return config
+
+
+def _check(config: JobConfig) -> None:
+    if not Path(config.checkpoint).is_absolute():
+        raise OptionError(f"checkpoint: {config.checkpoint!r} must be an absolute path")
+    if config.sink.type not in ("Files", "Console"):
+        raise OptionError(
+            f"sink.type: {config.sink.type} is not in this version, use Files or Console"
+        )
+    if (config.sink.files is not None) != (config.sink.type == "Files"):
+        raise OptionError("sink.files: goes with type Files, and type Files needs it")
+    if config.sink.files is not None:
+        _check_files(config.sink.files)
+    _check_payload(config.sink.payload)
+    _check_behaviour(config)
+
+
+def _check_files(files: Files) -> None:
+    if not Path(files.path).is_absolute():
+        raise OptionError(f"sink.files.path: {files.path!r} must be an absolute path")
+    if files.format != "Parquet":
+        raise OptionError(f"sink.files.format: {files.format} is not in this version")
+
+
+def _check_payload(payload: Payload) -> None:
+    if payload.format not in ("Raw", "Text", "Json"):
+        raise OptionError(
+            f"sink.payload.format: {payload.format} is not in this version, use Raw, Text or Json"
+        )
+    if (payload.schema is not None) != (payload.format == "Json"):
+        raise OptionError("sink.payload.schema: goes with format Json, and format Json needs it")
+
+
+def _check_behaviour(config: JobConfig) -> None:
+    sink = config.sink
+    if sink.transforms:
+        raise OptionError("sink.transforms: not in this version, leave it out")
+    if sink.errors.dead_letter is not None:
+        raise OptionError(
+            "sink.errors.deadLetter: not in this version; type Files keeps rejected messages in "
+            "the folder _rejected"
+        )
+    if sink.delivery == "ExactlyOnce" and sink.type != "Files":
+        raise OptionError(f"sink.delivery: {sink.type} cannot do ExactlyOnce")
+    for item in config.payload_fields:
+        if item.name.lower().startswith("iggy_"):
+            raise OptionError(
+                f"sink.payload.schema: field {item.name!r}: names that start with iggy_ are ours"
+            )
+    assert config.interval_ms >= 0
+
+
+def reader_options(config: JobConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """The data source's options for this job.
+
+    Raises:
+        OptionError: an environment variable of the login is missing.
+    """
+    login = {}
+    for option, variable in (
+        ("username", config.broker.username_env),
+        ("password", config.broker.password_env),
+    ):
+        if not environ.get(variable):
+            raise OptionError(f"broker.{option}Env: environment variable {variable} is not set")
+        login[option] = environ[variable]
+    sink = config.sink
+    found = {
+        **login,
+        "servers": config.broker.address,
+        "stream": config.stream,
+        "topic": config.topic,
+        "startingOffsets": sink.starting_offsets.lower(),
+        "consumerGroup": config.name,
+        "failOnDataLoss": str(sink.fail_on_data_loss).lower(),
+        "payloadFormat": config.payload_format,
+        "onDecodeError": "keep" if sink.errors.tolerance == "Data" else "fail",
+    }
+    if sink.max_offsets_per_trigger is not None:
+        found["maxOffsetsPerTrigger"] = str(sink.max_offsets_per_trigger)
+    if sink.payload.schema is not None:
+        found["payloadSchema"] = sink.payload.schema
+    return found

@@ -1,0 +1,112 @@
+"""What the sink job tells whoever runs it: one JSON line an event, on standard output."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, TextIO
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from iggy_spark.offsets import Offsets
+from iggy_spark.sinks.base import Written
+
+BATCHES_WAITING_MAX = 64  # results of batches whose progress event has not come; the oldest go
+
+
+class Reporter:
+    """Writes events. Usable from several threads."""
+
+    def __init__(self, out: TextIO) -> None:
+        """`out` gets whole lines, flushed."""
+        self._out = out
+        self._lock = threading.Lock()
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """One line: `{"event": kind, …}`."""
+        line = json.dumps({"event": kind, **fields})
+        with self._lock:
+            self._out.write(line + "\n")
+            self._out.flush()
+
+    def show(self, line: str) -> None:
+        """A row of the console sink, as an event of its own."""
+        self.event("row", row=json_or_text(line))
+
+
+def json_or_text(line: str) -> Any:
+    """The value that a JSON text stands for; text that was cut off stays text."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def lag(committed: Mapping[int, int], ends: Mapping[int, int]) -> int:
+    """Messages that are there but not done yet."""
+    return sum(max(0, end - committed.get(number, 0)) for number, end in ends.items())
+
+
+def as_text_keys(positions: Mapping[int, int]) -> dict[str, int]:
+    """Positions as JSON objects have them."""
+    return {str(number): position for number, position in sorted(positions.items())}
+
+
+class ProgressListener(StreamingQueryListener):
+    """Turns Spark's progress events into ours, with the counts that the tasks handed back."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        """`reporter` gets one event per finished batch."""
+        self._reporter = reporter
+        self._lock = threading.Lock()
+        self._results: dict[int, dict[str, int]] = {}
+        self.ended = threading.Event()
+
+    def batch_written(self, batch: int, results: Iterable[Written]) -> None:
+        """Remember what a batch did until Spark says that it is done."""
+        counts = dict.fromkeys(("rows", "rejected", "skipped", "lost", "size_bytes"), 0)
+        for result in results:
+            for name in counts:
+                counts[name] += getattr(result, name)
+        with self._lock:
+            self._results[batch] = counts
+            while len(self._results) > BATCHES_WAITING_MAX:
+                del self._results[min(self._results)]
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Nothing: the job says itself that it has started."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """A batch is done, or there was nothing to do."""
+        progress = event.progress
+        with self._lock:
+            counts = self._results.pop(progress.batchId, None)
+        if counts is None:
+            return
+        source = progress.sources[0]
+        committed = Offsets.from_json(json.loads(source.endOffset))
+        latest = source.latestOffset
+        ends = committed if latest in (None, "null") else Offsets.from_json(json.loads(latest))
+        self._reporter.event(
+            "progress",
+            batch=progress.batchId,
+            **counts,
+            seconds=progress.batchDuration / 1000,
+            committed=as_text_keys(committed.positions),
+            end=as_text_keys(ends.positions),
+            lag=lag(committed.positions, ends.positions),
+        )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Nothing new; the mirror on the broker shows the lag."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """All events of the query have been handled."""
+        self.ended.set()

@@ -1,0 +1,89 @@
+"""A local Spark that says nothing on the terminal: its logs go to files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+LOG_BYTES_MAX = 10 << 20  # of Spark's log; one older file is kept
+
+_LOG4J = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/spark.log
+appender.file.filePattern = {folder}/spark.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}}{{UTC}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = {size_bytes}
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+"""
+
+# Can be overruled by the sink's spark.conf.
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",  # also spares a warning about the machine's name
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.python.worker.reuse": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.cleaner.periodicGC.interval": "15min",
+}
+
+
+def start(
+    name: str, *, cores: int, memory: str, logs: Path, conf: Mapping[str, str]
+) -> SparkSession:
+    """Start Spark in this process's own JVM, on `cores` cores and a heap of `memory`.
+
+    `logs` is an existing folder; what Java prints goes there too.
+    """
+    configuration = logs / "log4j2.properties"
+    configuration.write_text(_LOG4J.format(folder=logs, size_bytes=LOG_BYTES_MAX), "utf-8")
+    # Workers must run this very Python, or they do not find our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
+    settings = {
+        **DEFAULTS,
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{configuration}",
+        "spark.sql.warehouse.dir": str(logs / "warehouse"),
+        **conf,
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _output_to(logs / "java.log"):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """What children started inside print goes to a file: Java's warnings help nobody."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for descriptor, saved in zip((1, 2), kept, strict=True):
+            os.dup2(saved, descriptor)
+            os.close(saved)
+        os.close(target)

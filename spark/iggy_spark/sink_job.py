@@ -1,0 +1,316 @@
+"""The sink job: one topic into one sink. `python -m iggy_spark.sink_job --config FILE.json`.
+
+The process is Python and Spark's JVM its child, so that SIGTERM reaches us: the running batch is
+finished, its end mirrored to the broker, exit 0. Every other end has a code of `errors`, one line
+on standard error, and never a secret. Events go to standard output, one JSON line each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from iggy_spark import connections, errors, job_config, options, session, sink_source
+from iggy_spark.checkpoint import Checkpoint
+from iggy_spark.connections import Connection
+from iggy_spark.errors import BrokerUnavailable, DataLoss, IggySparkError, SinkError
+from iggy_spark.job_config import JobConfig
+from iggy_spark.mirror import Mirror
+from iggy_spark.offsets import EARLIEST, LATEST, TopicState
+from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
+from iggy_spark.sinks import registry
+from iggy_spark.sinks.base import Sink, Spans, Written
+
+CONTACT_MS = 10_000  # for the broker to be there when the job starts, and when it has stopped
+COMMIT_WAIT_S = 10.0  # for Spark to write down a batch that is already in the target
+LISTENER_WAIT_S = 5.0  # for the last events of a query that has ended
+LOOK_S = 0.1
+
+
+class StopRequested(Exception):
+    """Raised into Spark to keep it from starting another batch."""
+
+
+class Stop:
+    """Whether somebody asked the job to end."""
+
+    def __init__(self) -> None:
+        """Nobody has."""
+        self._asked = threading.Event()
+
+    def install(self) -> None:
+        """Listen for SIGTERM and SIGINT. PySpark installs a handler of its own: call this after."""
+        signal.signal(signal.SIGTERM, self._ask)
+        signal.signal(signal.SIGINT, self._ask)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        """True from the first signal on."""
+        return self._asked.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but not past the first signal."""
+        self._asked.wait(seconds)
+
+
+class BatchWriter:
+    """What Spark calls for every batch: the tasks write, the driver commits."""
+
+    def __init__(self, sink: Sink, listener: ProgressListener, stop: Stop) -> None:
+        """`stop` is looked at before every batch."""
+        self._sink, self._listener, self._stop = sink, listener, stop
+        self.running = False
+        self.last_batch: int | None = None
+        self.failure: IggySparkError | None = None
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Write one batch; collecting the frame is what makes the tasks run."""
+        if self._stop.asked:
+            raise StopRequested("stopping: no further batch is begun")
+        self.running = True
+        try:
+            rows = frame.collect()
+            results = [_written(json.loads(row["result"])) for row in rows]
+            self._sink.commit(results)
+            self._listener.batch_written(batch, results)
+            self.last_batch = batch
+        except IggySparkError as error:
+            self.failure = error
+            raise
+        finally:
+            self.running = False
+
+
+def _written(fields: dict[str, object]) -> Written:
+    return Written(**{**fields, "preview": tuple(fields["preview"])})  # type: ignore[arg-type]
+
+
+class Job:
+    """One run from start to end."""
+
+    def __init__(self, config: JobConfig, environ: Mapping[str, str], reporter: Reporter) -> None:
+        """Checks what can be checked without broker and target.
+
+        Raises:
+            OptionError: the configuration is wrong.
+        """
+        self._config = config
+        self._reporter = reporter
+        self._stop = Stop()
+        self._raw = job_config.reader_options(config, environ)
+        self._options = options.parse(self._raw, mode="stream")
+        self._impatient = replace(self._options, retry_timeout_ms=CONTACT_MS)
+        self._sink = registry.build(config, show=reporter.show)
+
+    def run(self) -> None:
+        """Run until there is nothing left (once), or until asked to stop.
+
+        Raises:
+            IggySparkError: why it could not go on.
+        """
+        self._stop.install()
+        checkpoint = Checkpoint(Path(self._config.checkpoint))
+        try:
+            found = Connection(self._impatient).topic_state()
+            incarnation = str(found.incarnation)
+            restart = self._config.sink.on_topic_recreated == "Restart"
+            checkpoint.check_incarnation(incarnation, restart=restart)
+            self._sink.check()
+            checkpoint.remember(self._config)
+            covered = self._sink.prepare(incarnation)
+            if not self._stop.asked:
+                self._with_spark(checkpoint, found, covered)
+            self._finish(checkpoint, incarnation)
+        finally:
+            self._sink.close()
+            connections.close_all()
+            checkpoint.close()
+
+    def _with_spark(
+        self, checkpoint: Checkpoint, found: TopicState, covered: Mapping[int, Spans]
+    ) -> None:
+        driver = self._config.sink.spark.driver
+        spark = session.start(
+            f"iggy-sink-{self._config.name}",
+            cores=driver.cores,
+            memory=driver.memory,
+            logs=checkpoint.logs,
+            conf=self._config.sink.spark.conf,
+        )
+        try:
+            self._stop.install()
+            if not self._stop.asked:
+                self._query(spark, checkpoint, found, covered)
+        finally:
+            spark.stop()
+
+    def _query(
+        self,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        found: TopicState,
+        covered: Mapping[int, Spans],
+    ) -> None:
+        listener = ProgressListener(self._reporter)
+        spark.streams.addListener(listener)
+        spark.dataSource.register(sink_source.SinkSource)
+        writer = BatchWriter(self._sink, listener, self._stop)
+        incarnation = str(found.incarnation)
+        done = checkpoint.committed(incarnation)
+        self._raw["stateLocation"] = str(checkpoint.state(incarnation))
+        self._raw["startingOffsets"] = self._starting_offsets(found, covered)
+        frame = (
+            spark.readStream.format(sink_source.FORMAT)
+            .options(**self._raw, **sink_source.own_options(self._config, covered))
+            .load()
+        )
+        trigger = frame.writeStream.queryName(self._config.name).foreachBatch(writer)
+        trigger = trigger.option("checkpointLocation", str(checkpoint.spark(incarnation)))
+        if self._config.available_now:
+            trigger = trigger.trigger(availableNow=True)
+        else:
+            trigger = trigger.trigger(processingTime=f"{self._config.interval_ms} milliseconds")
+        query = trigger.start()
+        self._reporter.event(
+            "started",
+            sink=self._config.name,
+            incarnation=incarnation,
+            committed=as_text_keys(done.positions if done else {}),
+        )
+        self._watch(query, writer, checkpoint.spark(incarnation))
+        listener.ended.wait(LISTENER_WAIT_S)
+
+    def _starting_offsets(self, found: TopicState, covered: Mapping[int, Spans]) -> str:
+        """Where a first start begins. A lost checkpoint goes on where the target stands, or, for a
+        target that keeps nothing, where the mirror does; only then comes the declared start.
+
+        Raises:
+            DataLoss: the target holds messages that the broker no longer counts.
+        """
+        earliest = self._config.sink.starting_offsets == "Earliest"
+        connection = Connection(self._options)
+        positions = {}
+        for number, end in found.ends.items():
+            spans = covered.get(number)
+            if spans:
+                self._check_tail(number, held=spans[-1][1], end=end)
+                positions[number] = spans[0][1]
+                continue
+            mirrored = self._config.sink.type != "Files" or not earliest
+            stored = connection.stored(self._config.name, number) if mirrored else None
+            positions[number] = (
+                stored + 1 if stored is not None else EARLIEST if earliest else LATEST
+            )
+        return json.dumps(as_text_keys(positions))
+
+    def _check_tail(self, number: int, *, held: int, end: int) -> None:
+        if held > end and self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"partition {number}: the target holds offsets up to {held - 1}, but the partition "
+                f"ends at {end}: was the topic purged, or did the broker lose its tail? New "
+                "messages get old offsets and would be taken for written ones"
+            )
+
+    def _watch(self, query: StreamingQuery, writer: BatchWriter, spark_folder: Path) -> None:
+        """Wait for the query's end, and end it between two batches when asked to."""
+        while query.isActive:
+            if self._stop.asked and not writer.running:
+                self._wait_for_commit(query, writer, spark_folder)
+                query.stop()
+                return
+            self._stop.wait(LOOK_S) if not self._stop.asked else time.sleep(LOOK_S)
+        failure = query.exception()
+        if failure is None or self._stop.asked:
+            return
+        if writer.failure is not None:
+            raise writer.failure
+        raise errors.find_in_text(str(failure)) or SinkError(
+            f"Spark stopped the query: {_first_line(str(failure))}; see spark.log in the "
+            "checkpoint's folder logs"
+        )
+
+    def _wait_for_commit(
+        self, query: StreamingQuery, writer: BatchWriter, spark_folder: Path
+    ) -> None:
+        """Let Spark write down the batch that is in the target; without it the batch is repeated,
+        which changes nothing but takes time.
+        """
+        if writer.last_batch is None:
+            return
+        commit = spark_folder / "commits" / str(writer.last_batch)
+        deadline = time.monotonic() + COMMIT_WAIT_S
+        while query.isActive and not commit.exists() and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+
+    def _finish(self, checkpoint: Checkpoint, incarnation: str) -> None:
+        """Mirror the last batch: Spark asks for no further offsets after it."""
+        connection = Connection(self._impatient)
+        done = checkpoint.committed(incarnation)
+        positions = dict(done.positions) if done else {}
+        ends: Mapping[int, int] | None = None
+        try:
+            if done is not None:
+                Mirror(connection, self._config.name, required=True).store(done)
+            ends = connection.topic_state().ends
+        except BrokerUnavailable:
+            if not self._stop.asked:
+                raise
+            # Broker and job are being stopped together: the next start mirrors in its first batch.
+        self._reporter.event(
+            "stopped",
+            reason="signal" if self._stop.asked else "finished",
+            committed=as_text_keys(positions),
+            end=None if ends is None else as_text_keys(ends),
+            lag=None if ends is None else lag(positions, ends),
+        )
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; the exit code is one of `errors`."""
+    parser = argparse.ArgumentParser(
+        prog="iggy_spark.sink_job", description="Carry one Iggy topic into one sink."
+    )
+    parser.add_argument("--config", required=True, type=Path, help="the job's JSON file")
+    given = parser.parse_args(arguments)
+    reporter = Reporter(sys.stdout)
+    try:
+        Job(job_config.load(given.config), os.environ, reporter).run()
+    except IggySparkError as error:
+        return _failed(reporter, str(error), error.exit_code)
+    except (PySparkException, Py4JError) as error:
+        found = errors.find_in_text(str(error))
+        if found is not None:
+            return _failed(reporter, str(found), found.exit_code)
+        return _failed(reporter, f"Spark: {_first_line(str(error))}", errors.EXIT_FAILED)
+    return errors.EXIT_DONE
+
+
+def _failed(reporter: Reporter, reason: str, code: int) -> int:
+    reporter.event("failed", reason=reason, code=code)
+    sys.stderr.write(f"iggy sink job failed: {reason}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Columns of a message → the table that a sink writes, and the rejected messages beside it.
+
+A table has the payload's columns and three of ours: `iggy_partition_id`, `iggy_offset` and
+`iggy_timestamp` (when the broker took the message, UTC). Position and offset make every row
+traceable to its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from iggy_spark import arrow, decode, schema
+from iggy_spark.fetch import RangeFetch
+from iggy_spark.options import ReadOptions
+from iggy_spark.readers import bad_payload
+from iggy_spark.sinks.base import Portion
+from iggy_wire.kernel import Columns
+
+METADATA = (
+    schema.Field("iggy_partition_id", schema.Scalar("INT", pa.int32()), nullable=False),
+    schema.Field("iggy_offset", schema.Scalar("BIGINT", pa.int64()), nullable=False),
+    schema.Field("iggy_timestamp", schema.Scalar("TIMESTAMP", arrow.TIMESTAMP), nullable=False),
+)
+_SOURCES = ("partition", "offset", "timestamp")  # of METADATA, in the data source's words
+_REJECTED = (
+    schema.Field("payload", schema.Scalar("BINARY", pa.binary()), nullable=False),
+    schema.Field("error_class", schema.Scalar("STRING", pa.string()), nullable=False),
+    schema.Field("error", schema.Scalar("STRING", pa.string()), nullable=False),
+)
+REJECTED_SCHEMA = pa.schema([schema.arrow_field(item) for item in (*_REJECTED, *METADATA)])
+
+
+def table_fields(payload_format: str, fields: tuple[schema.Field, ...]) -> tuple[schema.Field, ...]:
+    """The columns of the table: JSON's declared fields, `value` for text, `payload` for raw."""
+    if payload_format == "text":
+        fields = (schema.Field("value", schema.Scalar("STRING", pa.string()), nullable=False),)
+    elif payload_format == "raw":
+        fields = (schema.Field("payload", schema.Scalar("BINARY", pa.binary()), nullable=False),)
+    return (*fields, *METADATA)
+
+
+def portions(options: ReadOptions, fetch: RangeFetch, partition: int) -> Iterator[Portion]:
+    """Everything that `fetch` brings, decoded by the options.
+
+    Raises:
+        BadPayload: a payload does not fit and `onDecodeError` is `fail`.
+    """
+    decoder = decode.build(options.payload_format, options.payload_schema)
+    fields = table_fields(options.payload_format, options.payload_schema)
+    form = pa.schema([schema.arrow_field(item) for item in fields])
+    for columns in fetch:
+        metadata = [
+            arrow.metadata_column(name, columns, options=options, partition=partition)
+            for name in _SOURCES
+        ]
+        if decoder is None:
+            rows = pa.RecordBatch.from_arrays([arrow.payloads(columns), *metadata], schema=form)
+            yield Portion(rows, REJECTED_SCHEMA.empty_table().to_batches()[0])
+            continue
+        result = decoder.decode(arrow.payloads(columns))
+        if result.rejected and options.on_decode_error == "fail":
+            raise bad_payload(options, fetch.wanted, columns, result.rejected[0])
+        yield Portion(_good(result, metadata, form), _rejected(result, columns, metadata))
+
+
+def _good(result: decode.Decoded, metadata: list[pa.Array], form: pa.Schema) -> pa.RecordBatch:
+    values = result.values
+    payload = values.flatten() if pa.types.is_struct(values.type) else [values]
+    if result.good_rows is not None:
+        metadata = [column.take(result.good_rows) for column in metadata]
+    return pa.RecordBatch.from_arrays([*payload, *metadata], schema=form)
+
+
+def _rejected(result: decode.Decoded, columns: Columns, metadata: list[pa.Array]) -> pa.RecordBatch:
+    rows = pa.array([bad.row for bad in result.rejected], pa.int64())
+    return pa.RecordBatch.from_arrays(
+        [
+            arrow.payloads(columns).take(rows),
+            pa.array([bad.kind for bad in result.rejected], pa.string()),
+            pa.array([bad.message for bad in result.rejected], pa.string()),
+            *(column.take(rows) for column in metadata),
+        ],
+        schema=REJECTED_SCHEMA,
+    )
