@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 KERNEL = "wire/iggy_wire/_kernel.pyx"
-HASH = ["wire/iggy_wire/_xxh3.c", "wire/iggy_wire/_xxh3.h"]
+HASHES = ["wire/iggy_wire/_xxh3_avx2.c", "wire/iggy_wire/_xxh3_avx512.c"]
 HASH_HEADER = "arrow/vendored/xxhash/xxhash.h"
 
 
@@ -33,6 +33,8 @@ class OptionalBuild(build_ext):
 
 def say_plain(reason: str) -> None:
     """Tell once, on stderr, that the kernel stays plain Python."""
+    if not {"build", "build_ext", "bdist_wheel", "editable_wheel", "install"} & set(sys.argv):
+        return  # an installer asks this file several questions before it builds
     sys.stderr.write(
         f"\niggykube: the kernel is NOT compiled ({reason}).\n"
         "iggykube: everything works, but verifying and reading batches is 5 to 20 times slower.\n"
@@ -59,8 +61,8 @@ def kernel_extensions() -> list[Extension]:
     return [
         Extension(
             "iggy_wire._kernel",
-            [KERNEL, HASH[0]],
-            depends=HASH,
+            [KERNEL, *HASHES],
+            depends=["wire/iggy_wire/_xxh3.h"],
             include_dirs=["wire/iggy_wire", str(include)],
             extra_compile_args=["-O3", "-g0"],
             optional=True,  # lets setuptools copy what is there when compiling failed

@@ -14,7 +14,7 @@ import pytest
 from batches import Body, make_batch, read_all, reseal
 from iggy_wire import _kernel_plain
 from iggy_wire import kernel as facade
-from kernels import on_both
+from kernels import compiled, on_both
 
 THREE = [Body(b"one", id=11), Body(b"", headers=b"hh", id=12), Body(b"three" * 99, time_delta=5)]
 U64_MAX = (1 << 64) - 1
@@ -479,6 +479,21 @@ def split(data: bytes, offsets: bytes, count: int) -> list[bytes]:
     assert borders[0] == 0
     assert borders[-1] == len(data)
     return [data[borders[i] : borders[i + 1]] for i in range(count)]
+
+
+class TestVectorCode:
+    @pytest.mark.parametrize("level", [0, 1, 2])
+    def test_every_kind_this_machine_has_gives_the_same_hashes(self, level: int) -> None:
+        if compiled is None:
+            pytest.skip("the kernel is not compiled")
+        data = bytes(index * 31 & 255 for index in range(5000))
+        try:
+            if compiled.hash_level(level) != level:
+                pytest.skip("this machine has no such instructions")
+            for size in [*range(200, 600), 1024, 1025, 4999]:
+                assert compiled.xxh3_64(data[:size]) == _kernel_plain.xxh3_64(data[:size])
+        finally:
+            compiled.hash_level(compiled.LEVEL_MAX)
 
 
 class TestFacade:

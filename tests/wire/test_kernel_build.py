@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("_kernel.pyx", "_xxh3.c", "_xxh3.h")
+SOURCES = ("_kernel.pyx", "_xxh3.h", "_xxh3_avx2.c", "_xxh3_avx512.c")
 
 
 @pytest.fixture

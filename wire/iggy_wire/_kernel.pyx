@@ -17,7 +17,7 @@ from libc.string cimport memcmp, memcpy
 from iggy_wire.kernel_types import BrokenBatchError, Columns, Scan, Selection
 
 cdef extern from "_xxh3.h":
-    void iggy_xxh3_prepare() noexcept nogil
+    int iggy_xxh3_prepare(int level_max) noexcept nogil
     uint64_t iggy_xxh3(const void *data, size_t length) noexcept nogil
 
 cdef extern from "Python.h":
@@ -68,7 +68,8 @@ cdef struct Growing:
     uint64_t used
     uint64_t room
 
-iggy_xxh3_prepare()
+LEVEL_MAX = 2
+iggy_xxh3_prepare(LEVEL_MAX)
 
 
 cdef inline uint64_t load64(const uint8_t *at) noexcept nogil:
@@ -94,6 +95,14 @@ cdef inline int64_t clamp(object number) except? -1:
     if overflow != 0:
         return INT64_MAX if overflow > 0 else INT64_MIN
     return value
+
+
+def hash_level(int level_max=LEVEL_MAX):
+    """For tests and benches: use vector code up to a level only, answer the level this gives.
+
+    0 is what the compiler builds for every machine, 1 AVX2, 2 AVX-512.
+    """
+    return iggy_xxh3_prepare(level_max)
 
 
 def xxh3_64(data):

@@ -50,7 +50,7 @@ def verify(batch: Buffer) -> int:
     Iggy protocol 0.11: two XXH3-64 checksums, reserved bytes zero, offset deltas 0, 1, 2, ...
     """
     with view_of(batch) as view:
-        return incoming_fault(view)
+        return incoming_fault(view)[0]
 
 
 def admit(batch: Buffer, partition_id: int, base_offset: int, base_timestamp_us: int) -> int:
@@ -63,10 +63,10 @@ def admit(batch: Buffer, partition_id: int, base_offset: int, base_timestamp_us:
     with view_of(batch) as view:
         if view.readonly:
             raise BufferError("admit stamps in place and needs a writable buffer")
-        code = incoming_fault(view)
+        code, covered = incoming_fault(view)
         if code == 0:
-            view[:24] = stamp
-            view[40:48] = _U64.pack(batch_checksum(view))
+            view[: len(stamp)] = stamp
+            view[40:48] = _U64.pack(xxh3_64_intdigest(stamp + covered[len(stamp) :]))
         return code
 
 

@@ -101,13 +101,15 @@ def frames_of(view: memoryview, batch: Batch) -> Iterator[tuple[int, int, tuple[
         at = end
 
 
-def incoming_fault(view: memoryview) -> int:
+def incoming_fault(view: memoryview) -> tuple[int, bytes]:
+    """(error code of exactly one batch from a producer, what its checksum covers if 0)."""
     if len(view) < BATCH_HEADER_BYTES or _U64.unpack_from(view, 32)[0] != len(view):
-        return INVALID_FORMAT
+        return INVALID_FORMAT, b""
     return _fault(view, first_delta=0, hashed=True)
 
 
 def stored_fault(view: memoryview, at: int, expected_offset: int, hashed: bool) -> int:
+    """Reason to stop a walk at the batch at `at`, CLEAN_END if there is none."""
     left = len(view) - at
     if left < BATCH_HEADER_BYTES:
         return INCOMPLETE_TAIL
@@ -118,28 +120,44 @@ def stored_fault(view: memoryview, at: int, expected_offset: int, hashed: bool) 
         return INCOMPLETE_TAIL
     (base_offset,) = _U64.unpack_from(view, at + 8)
     (delta,) = _U32.unpack_from(view, at + BATCH_HEADER_BYTES + 24)
-    if code := _fault(view[at : at + length], first_delta=delta, hashed=hashed):
+    code, _ = _fault(view[at : at + length], first_delta=delta, hashed=hashed)
+    if code:
         return code
     if base_offset >= OFFSET_END_MAX or expected_offset not in (-1, base_offset + delta):
         return INVALID_OFFSET
     return CLEAN_END
 
 
-def _fault(batch: memoryview, *, first_delta: int, hashed: bool) -> int:
-    """Error code of a batch whose batch_length is its size; 0 if nothing is wrong with it."""
+def _fault(batch: memoryview, *, first_delta: int, hashed: bool) -> tuple[int, bytes]:
+    """The same for a batch whose batch_length is known to be its size."""
     count = _U32.unpack_from(batch, 48)[0]
     if code := _header_fault(batch, count):
-        return code
+        return code, b""
     at = BATCH_HEADER_BYTES
+    checksums = []
     for delta in range(first_delta, first_delta + count):
-        at, code = _frame_fault(batch, at, delta, hashed)
-        if code:
-            return code
+        end, frame_is_good = at, False
+        if len(batch) - at >= FRAME_HEADER_BYTES:
+            checksum, given, _, headers_bytes, payload_bytes, reserved = _FRAME.unpack_from(
+                batch, at
+            )
+            end += FRAME_HEADER_BYTES + payload_bytes + headers_bytes
+            frame_is_good = (
+                end <= len(batch)
+                and given == delta
+                and not reserved
+                and (not hashed or checksum == xxh3_64_intdigest(batch[at + 8 : end]))
+            )
+        if not frame_is_good:
+            return _frame_fault(batch, at, delta), b""
+        checksums.append(checksum)
+        at = end
     if at != len(batch):
-        return INVALID_FORMAT
-    if _U64.unpack_from(batch, 40)[0] != batch_checksum(batch):
-        return INVALID_BATCH_CHECKSUM
-    return 0
+        return INVALID_FORMAT, b""
+    covered = batch[:40].tobytes() + batch[48:52] + Struct(f"<{count}Q").pack(*checksums)
+    if _U64.unpack_from(batch, 40)[0] != xxh3_64_intdigest(covered):
+        return INVALID_BATCH_CHECKSUM, b""
+    return 0, covered
 
 
 def _header_fault(batch: memoryview, count: int) -> int:
@@ -152,21 +170,14 @@ def _header_fault(batch: memoryview, count: int) -> int:
     return 0
 
 
-def _frame_fault(batch: memoryview, at: int, delta: int, hashed: bool) -> tuple[int, int]:
-    """(end of the frame, error code of the frame)."""
+def _frame_fault(batch: memoryview, at: int, delta: int) -> int:
+    """Which of its rules a bad frame breaks first."""
     if len(batch) - at < FRAME_HEADER_BYTES:
-        return at, INVALID_FORMAT
-    checksum, offset_delta, _, headers_bytes, payload_bytes, reserved = _FRAME.unpack_from(
-        batch, at
-    )
-    end: int = at + FRAME_HEADER_BYTES + payload_bytes + headers_bytes
-    if end > len(batch) or offset_delta != delta:
-        return at, INVALID_FORMAT
-    if reserved:
-        return at, INVALID_RESERVED_FIELD
-    if hashed and checksum != xxh3_64_intdigest(batch[at + 8 : end]):
-        return at, INVALID_MESSAGE_CHECKSUM
-    return end, 0
+        return INVALID_FORMAT
+    _, given, _, headers_bytes, payload_bytes, reserved = _FRAME.unpack_from(batch, at)
+    if headers_bytes + payload_bytes > len(batch) - at - FRAME_HEADER_BYTES or given != delta:
+        return INVALID_FORMAT
+    return INVALID_RESERVED_FIELD if reserved else INVALID_MESSAGE_CHECKSUM
 
 
 def batch_checksum(batch: memoryview) -> int:
