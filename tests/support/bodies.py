@@ -1,0 +1,152 @@
+"""Hypothesis strategies for every request and reply body, made from the fields of their classes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from iggy_wire import replies
+from iggy_wire.dialect import P11
+from iggy_wire.options import Option, ValueKind
+from iggy_wire.permissions import (
+    GlobalPermissions,
+    Permissions,
+    StreamPermissions,
+    TopicPermissions,
+)
+from iggy_wire.primitives import (
+    AckLevel,
+    Consumer,
+    ConsumerKind,
+    Identifier,
+    Partitioning,
+    PollingStrategy,
+    StrategyKind,
+)
+from iggy_wire.reply_base import EmptyReply, Reply
+from iggy_wire.request_base import Request
+
+U8 = st.integers(0, (1 << 8) - 1)
+U16 = st.integers(0, (1 << 16) - 1)
+U32 = st.integers(0, (1 << 32) - 1)
+U64 = st.integers(0, (1 << 64) - 1)
+F32 = st.floats(width=32, allow_nan=False)
+BYTES = st.binary(max_size=64)
+# 63 characters of at most 4 bytes: 1 to 252 bytes
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=63)
+
+_LONG = """
+    memory_usage total_memory available_memory run_time_us start_time_us read_bytes written_bytes
+    messages_size_bytes free_disk_space total_disk_space hits misses session created_at_us
+    size_bytes message_expiry_us max_topic_size_bytes current_offset stored_offset base_offset
+    offset generation
+"""
+WIDTHS: dict[str, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(("status", "compression", "transport", "scope", "role"), U8),
+    **dict.fromkeys(("tcp_port", "quic_port", "http_port", "websocket_port"), U16),
+    **dict.fromkeys(("cpu_usage", "total_cpu_usage", "hit_ratio"), F32),
+    **{name: U64 for name in _LONG.split()},  # noqa: C420 -- one strategy for all
+}
+IDENTIFIERS = st.one_of(U32, NAMES).map(Identifier)
+CONSUMERS = st.builds(Consumer, st.sampled_from(ConsumerKind), IDENTIFIERS)
+PARTITIONINGS = st.one_of(
+    st.just(Partitioning.balanced()),
+    U32.map(Partitioning.partition),
+    st.binary(min_size=1, max_size=255).map(Partitioning.key),
+)
+STRATEGIES = st.builds(PollingStrategy, st.sampled_from(StrategyKind), U64)
+OPTIONS = st.lists(
+    st.builds(Option, NAMES, st.sampled_from(ValueKind), st.binary(min_size=1, max_size=255)),
+    max_size=4,
+    unique_by=lambda option: option.key,
+).map(tuple)
+FLAGS = st.booleans()
+TOPIC_PERMISSIONS = st.builds(TopicPermissions, U32, FLAGS, FLAGS, FLAGS, FLAGS)
+STREAM_PERMISSIONS = st.builds(
+    StreamPermissions,
+    U32,
+    *[FLAGS] * 6,
+    topics=st.lists(TOPIC_PERMISSIONS, max_size=2).map(tuple),
+)
+PERMISSIONS = st.builds(
+    Permissions,
+    st.builds(GlobalPermissions, *[FLAGS] * 10),
+    st.lists(STREAM_PERMISSIONS, max_size=2).map(tuple),
+)
+
+BY_NAME: dict[str, st.SearchStrategy[Any]] = {
+    **WIDTHS,
+    "options": OPTIONS,
+    "derived": OPTIONS,
+    "permissions": st.none() | PERMISSIONS,
+    "partition_id": U32,
+    "consumer": CONSUMERS,
+    "partitioning": PARTITIONINGS,
+    "strategy": STRATEGIES,
+    "ack": st.sampled_from(AckLevel),
+    "batch": BYTES,
+    "region": BYTES,
+}
+BY_KIND: dict[Any, st.SearchStrategy[Any]] = {
+    Identifier: IDENTIFIERS,
+    bool: FLAGS,
+    int: U32,
+    str: NAMES,
+}
+# Where a reply says how many follow, and under which name in which part.
+COUNTED = {
+    "StreamDetails": ("stream", "topics_count", "topics"),
+    "TopicDetails": ("topic", "partitions_count", "partitions"),
+    "GroupDetails": ("group", "members_count", "members"),
+    "ClientDetails": ("client", "groups_count", "groups"),
+}
+REQUEST_TYPES = sorted(set(P11.requests.values()), key=lambda one: one.__name__)
+REPLY_TYPES: list[type[Reply]] = sorted(
+    {
+        one
+        for one in vars(replies).values()
+        if isinstance(one, type) and issubclass(one, Reply) and one not in (Reply, EmptyReply)
+    },
+    key=lambda one: one.__name__,
+)
+
+
+def bodies(layout: type[Request] | type[Reply]) -> st.SearchStrategy[Any]:
+    """Values of this class that encode."""
+    values = _values(layout)
+    if layout.__name__ in COUNTED:
+        return values.map(lambda value: _counted(value, *COUNTED[layout.__name__]))
+    return values
+
+
+def _counted(value: Any, part: str, count: str, items: str) -> Any:
+    counted = msgspec.structs.replace(getattr(value, part), **{count: len(getattr(value, items))})
+    return msgspec.structs.replace(value, **{part: counted})
+
+
+def _values(layout: Any) -> st.SearchStrategy[Any]:
+    fields = msgspec.structs.fields(layout)
+    return st.builds(layout, **{field.name: _field(layout, field) for field in fields})
+
+
+def _field(layout: Any, field: msgspec.structs.FieldInfo) -> st.SearchStrategy[Any]:
+    kind, name = field.type, field.name
+    if name == "messages_count" and issubclass(layout, Reply):
+        return U64
+    if name == "partition_id" and kind == int | None:
+        return st.none() | U32
+    if kind in BY_KIND and name not in BY_NAME:
+        return BY_KIND[kind]
+    if name in BY_NAME:
+        return BY_NAME[name]
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _values(kind)
+    (item, _) = kind.__args__  # a tuple of any length
+    items = BY_KIND[item] if item in BY_KIND else _values(item)
+    return st.lists(items, max_size=3).map(tuple)
+
+
+def truncations(body: bytes) -> Sequence[bytes]:
+    """The body without its last byte, without its last two, down to nothing."""
+    return [body[:length] for length in range(len(body))]
