@@ -1,1 +1,1 @@
-"""The iggykube command line and local mode."""
+"""The command line, and local mode: a broker and its sinks as processes on this machine."""

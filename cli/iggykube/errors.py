@@ -1,0 +1,23 @@
+"""Failures that a user can do something about: shown as one line, never as a traceback."""
+
+from typing import ClassVar
+
+
+class CommandError(Exception):
+    """The text says what is wrong and what to do. `exit_code` is what the program ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class LocalError(CommandError):
+    """Local mode cannot go on."""
+
+
+class BrokerDied(LocalError):
+    """The broker ended by itself."""
+
+
+class Stopped(CommandError):
+    """The user asked to stop while something was being waited for."""
+
+    exit_code = 0

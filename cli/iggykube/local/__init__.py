@@ -1,0 +1,23 @@
+"""Local mode: what a cluster does with pods and claims, done with processes and folders.
+
+resources = load_resources(Path(".iggykube"), [Path("topic.yaml")])
+with LocalInstance(Path(".iggykube"), resources) as instance:
+    instance.start()
+    while instance.step(timeout_s=0.25).lag:
+        ...
+"""
+
+from iggykube.local.folders import Folders, Ports
+from iggykube.local.instance import LocalInstance, load_resources
+from iggykube.local.snapshot import SinkRow, Snapshot, StreamRow, TopicRow
+
+__all__ = [
+    "Folders",
+    "LocalInstance",
+    "Ports",
+    "SinkRow",
+    "Snapshot",
+    "StreamRow",
+    "TopicRow",
+    "load_resources",
+]

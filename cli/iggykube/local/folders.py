@@ -1,0 +1,173 @@
+"""The data directory of one local instance: its folders, its lock, its root password, its ports."""
+
+import fcntl
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from iggykube.errors import LocalError
+
+ROOT_USERNAME: Final = "iggy"
+LOG_BYTES_MAX: Final = 16 << 20
+"""A log that is larger when its process starts is moved to `.1`, in place of an older one."""
+_PASSWORD_BYTES: Final = 24
+_HOST: Final = "127.0.0.1"
+PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the broker listens on this machine. 0 takes a free port."""
+
+    tcp: int = 8090
+    monitoring: int = 9099
+
+    def resolved(self) -> "Ports":
+        """Real port numbers. Raises LocalError naming the option if one is taken."""
+        tcp, monitoring = socket.socket(), socket.socket()
+        with tcp, monitoring:
+            for option, port, sock in (
+                ("--port", self.tcp, tcp),
+                ("--monitoring-port", self.monitoring, monitoring),
+            ):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    sock.bind((_HOST, port))
+                except OSError as error:
+                    fix = f"choose another with {option}, or 0 for a free one"
+                    raise LocalError(
+                        f"port {port} cannot be used: {error.strerror}: {fix}"
+                    ) from error
+            return Ports(tcp.getsockname()[1], monitoring.getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        """Host and port for clients."""
+        return f"{_HOST}:{self.tcp}"
+
+    @property
+    def monitoring_address(self) -> str:
+        """Host and port of probes and metrics."""
+        return f"{_HOST}:{self.monitoring}"
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where things lie. `root` is absolute."""
+
+    root: Path
+
+    @property
+    def broker(self) -> Path:
+        """The broker's own data: messages and metadata."""
+        return self.root / "broker"
+
+    @property
+    def files(self) -> Path:
+        """Below here lie relative paths of Files sinks."""
+        return self.root / "files"
+
+    @property
+    def claims(self) -> Path:
+        """In place of volume claims: `<namespace>/<claim>`."""
+        return self.root / "claims"
+
+    @property
+    def logs(self) -> Path:
+        """One log per process."""
+        return self.root / "logs"
+
+    @property
+    def run(self) -> Path:
+        """What only matters while the instance runs."""
+        return self.root / "run"
+
+    @property
+    def state_file(self) -> Path:
+        """What was applied last."""
+        return self.root / "state.json"
+
+    @property
+    def snapshot_file(self) -> Path:
+        """The newest snapshot, for `iggykube status`."""
+        return self.run / "snapshot.json"
+
+    @property
+    def password_file(self) -> Path:
+        """The root user's password, readable by its owner only."""
+        return self.root / "secrets" / "root-password"
+
+    def create(self) -> None:
+        """Make what is missing. Raises LocalError if the place does not allow it."""
+        folders = (self.broker, self.files, self.claims, self.logs, self.run, self.run / "jobs")
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (*folders, self.password_file.parent):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LocalError(f"data directory {self.root}: {error.strerror}: {_OTHER}") from error
+
+    def password(self) -> str:
+        """The root password; made the first time."""
+        try:
+            return self.password_file.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            password = secrets.token_urlsafe(_PASSWORD_BYTES)
+            write_private(self.password_file, password + "\n")
+            return password
+        except OSError as error:
+            raise LocalError(f"{self.password_file}: {error.strerror}") from error
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the data directory. Raises LocalError if another process does."""
+        with (self.run / "lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = self.owner_pid()
+                fix = "stop it with `iggykube down`, or choose another with --data"
+                message = f"data directory {self.root} is in use by process {owner}: {fix}"
+                raise LocalError(message) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+            file.truncate(0)
+
+    def owner_pid(self) -> int | None:
+        """The process that holds the data directory, None if none does."""
+        try:
+            with (self.run / "lock").open() as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    text = file.read().strip()
+                    return int(text) if text.isdigit() else None
+        except OSError:
+            pass
+        return None
+
+
+_OTHER: Final = "choose another place with --data"
+
+
+def write_private(path: Path, text: str, *, is_lasting: bool = True) -> None:
+    """Replace a file's content in one step; nobody else may read it.
+
+    `is_lasting`: it must be there after the machine has crashed.
+    """
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        if is_lasting:
+            os.fsync(file.fileno())
+    part.replace(path)

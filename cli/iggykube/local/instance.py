@@ -1,0 +1,267 @@
+"""One local instance: a broker process, its streams and topics, a process for each sink.
+
+Not thread-safe and without threads of its own: whoever owns it calls `step` often enough.
+"""
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from iggy_client.client import Client
+from iggy_client.errors import ClientError, LinkError
+from iggy_operator.resources import Resources, load
+from iggykube.errors import LocalError
+from iggykube.local import state as states
+from iggykube.local.apply import apply_plan
+from iggykube.local.broker import BrokerProcess, clean_environment
+from iggykube.local.folders import ROOT_USERNAME, Folders, Ports, write_private
+from iggykube.local.leftovers import end_leftovers, remember
+from iggykube.local.numbers import Numbers
+from iggykube.local.plan import (
+    PASSWORD_VARIABLE,
+    USERNAME_VARIABLE,
+    LocalPlan,
+    broker_variables,
+    make_plan,
+)
+from iggykube.local.sinks import SinkProcess
+from iggykube.local.snapshot import SinkRow, Snapshot, StreamRow, TopicRow, encode
+
+BROKER_STOP_S_MAX: Final = 60.0
+SINKS_STOP_S_MAX: Final = 300.0
+"""A batch may take long; after that the sink is killed, and repeats it at the next start."""
+_STOP_PAUSE_S: Final = 0.05
+_CLIENT_S_MAX: Final = 30.0
+
+
+def load_resources(data_dir: Path, files: Sequence[Path]) -> Resources:
+    """Read and check files against what was applied to this data directory before.
+
+    Raises `iggy_operator.documents.DocumentErrors` with every problem, and LocalError.
+    """
+    applied = states.load(Folders(data_dir.absolute()).state_file)
+    return load(files, applied.values())
+
+
+def _never() -> bool:
+    return False
+
+
+class LocalInstance:
+    """A broker and its sinks on this machine."""
+
+    def __init__(self, data_dir: Path, resources: Resources, *, ports: Ports | None = None) -> None:
+        """Nothing is started yet. Take `resources` from `load_resources` for the same folder."""
+        self.folders = Folders(data_dir.absolute())
+        self.notes: list[str] = []
+        """What the user should know: things done, things left as they are."""
+        self._resources = resources
+        self._wanted_ports = ports or Ports()
+        self._ports: Ports | None = None
+        self._held = ExitStack()
+        self._broker: BrokerProcess | None = None
+        self._client: Client | None = None
+        self._plan: LocalPlan | None = None
+        self._sinks: list[SinkProcess] = []
+        self._numbers = Numbers()
+
+    def __enter__(self) -> Self:
+        """The instance; stopped at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        """Host and port of the broker, once it was started."""
+        return self._running_ports.address
+
+    @property
+    def username(self) -> str:
+        """The root user."""
+        return ROOT_USERNAME
+
+    @property
+    def password(self) -> str:
+        """The root user's password."""
+        return self.folders.password()
+
+    @property
+    def _running_ports(self) -> Ports:
+        if self._ports is None:
+            raise LocalError("the instance is not started")
+        return self._ports
+
+    def start(self, *, sinks: bool = True, should_stop: Callable[[], bool] = _never) -> None:
+        """Start the broker, wait until it serves, bring streams and topics in line, start sinks.
+
+        `should_stop` is asked while waiting. Raises LocalError, BrokerDied or Stopped; everything
+        that was started is stopped again then. Raises DocumentErrors for what cannot run here.
+        """
+        try:
+            self._start(should_stop)
+            if sinks:
+                self.start_sinks()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, should_stop: Callable[[], bool]) -> None:
+        ports = self._wanted_ports
+        plan = make_plan(self._resources, self.folders, ports)  # refuse before anything is touched
+        self.folders.create()
+        self._held.enter_context(self.folders.lock())
+        self.notes += [*end_leftovers(self.folders), *plan.notes]
+        self._ports = ports.resolved()
+        self._plan = make_plan(self._resources, self.folders, self._ports)
+        variables = broker_variables(self.folders, self._ports, self.password)
+        environment = variables | dict(plan.broker_environment)
+        self._broker = BrokerProcess(self.folders, self._ports, environment)
+        remember(self.folders, self._pids())
+        self._broker.wait_ready(should_stop)
+        self._apply(self._plan)
+
+    def _apply(self, plan: LocalPlan) -> None:
+        applied = states.load(self.folders.state_file)
+        try:
+            self._client = Client.connect(
+                self.address, self.username, self.password, timeout_s=_CLIENT_S_MAX
+            )
+            outcome = apply_plan(self._client, plan, applied)
+        except (ClientError, LinkError) as error:
+            raise LocalError(f"the broker at {self.address}: {error}") from error
+        newest = applied.replaced(self._resources.documents, dict(outcome.incarnations))
+        states.save(self.folders.state_file, newest)
+        self.notes += [*outcome.done, *outcome.notes]
+
+    def start_sinks(self) -> None:
+        """Start every sink that is not suspended. For callers of `start(sinks=False)`."""
+        if self._plan is None or self._sinks:
+            return
+        environment = clean_environment() | {
+            USERNAME_VARIABLE: self.username,
+            PASSWORD_VARIABLE: self.password,
+        }
+        self._sinks = [SinkProcess(plan, self.folders, environment) for plan in self._plan.sinks]
+        for sink in self._sinks:
+            sink.start(time.monotonic())
+            remember(self.folders, self._pids())
+
+    def step(self, timeout_s: float = 0.25) -> Snapshot:
+        """Wait up to `timeout_s` for news, take them in, say how things stand.
+
+        Restarts sinks that are due. Raises BrokerDied when the broker has ended.
+        """
+        outputs = [sink.output for sink in self._sinks if sink.output is not None]
+        select.select(outputs, [], [], timeout_s)
+        if self._broker is not None:
+            self._broker.check()
+        before = self._pids()
+        for sink in self._sinks:
+            sink.pump(time.monotonic())
+        if (after := self._pids()) != before:
+            remember(self.folders, after)
+        if self._client is not None and self._plan is not None:
+            self._numbers.refresh(self._client, self._plan, time.monotonic())
+        snapshot = self._snapshot()
+        self._publish(snapshot)
+        return snapshot
+
+    def stop(self, *, should_kill: Callable[[], bool] = _never) -> None:
+        """Stop the sinks, which finish their batch, then the broker. May be repeated.
+
+        `should_kill` is asked while waiting: True ends everything at once.
+        """
+        for sink in self._sinks:
+            sink.terminate()
+        self._wait_for_sinks(should_kill)
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        if self._broker is not None:
+            self._broker.terminate()
+            self._wait_for_broker(self._broker, should_kill)
+            self._broker = None
+        if self._ports is not None:
+            self.folders.snapshot_file.unlink(missing_ok=True)
+            remember(self.folders, ())
+        self._held.close()
+
+    def _wait_for_sinks(self, should_kill: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + SINKS_STOP_S_MAX
+        while running := [sink for sink in self._sinks if sink.pid is not None]:
+            if should_kill() or time.monotonic() > deadline_s:
+                for sink in running:
+                    sink.kill()
+            outputs = [sink.output for sink in running if sink.output is not None]
+            select.select(outputs, [], [], _STOP_PAUSE_S)
+            for sink in running:
+                sink.pump(time.monotonic())
+
+    def _wait_for_broker(self, broker: BrokerProcess, should_kill: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + BROKER_STOP_S_MAX
+        while broker.wait(_STOP_PAUSE_S) is None:
+            if should_kill() or time.monotonic() > deadline_s:
+                broker.kill()
+
+    def _pids(self) -> tuple[int, ...]:
+        sinks = [sink.pid for sink in self._sinks if sink.pid is not None]
+        return (*sinks, *([self._broker.pid] if self._broker is not None else []))
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
+            address=self.address,
+            monitoring_address=self._running_ports.monitoring_address,
+            data=str(self.folders.root),
+            pid=os.getpid(),
+            taken_at_s=time.time(),
+            streams=tuple(self._stream_rows()),
+            notes=tuple(self.notes),
+        )
+
+    def _stream_rows(self) -> Iterator[StreamRow]:
+        assert self._plan is not None, "there are no rows before the start"
+        for stream in self._plan.streams:
+            topics = [item for item in self._plan.topics if item.stream is stream]
+            rows = tuple(
+                TopicRow(
+                    name=item.topic.topic_name,
+                    partitions=self._numbers.partitions(item),
+                    messages=self._numbers.messages(item),
+                    size_bytes=self._numbers.size_bytes(item),
+                    sinks=tuple(self._sink_row(s) for s in self._sinks if s.plan in item.sinks),
+                )
+                for item in topics
+            )
+            yield StreamRow(stream.stream_name, rows)
+
+    def _sink_row(self, sink: SinkProcess) -> SinkRow:
+        progress = self._numbers.progress(sink.plan, sink.committed)
+        return SinkRow(
+            name=sink.plan.name,
+            type=sink.plan.sink.type,
+            state=sink.state,
+            committed=progress.committed,
+            end=progress.end,
+            lag=progress.lag,
+            batch=sink.batch,
+            restarts=sink.restarts,
+            reason=sink.reason,
+        )
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        """Leave the snapshot where `iggykube status` finds it, when the numbers are new."""
+        if self._numbers.take_news():
+            write_private(self.folders.snapshot_file, encode(snapshot), is_lasting=False)

@@ -1,0 +1,156 @@
+"""One sink's process: start, follow its progress, start again after a failure."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from iggy_operator.decide.sinks import AfterExit, after_exit
+from iggykube.local.folders import Folders, write_private
+from iggykube.local.plan import SinkPlan
+from iggykube.local.processes import Child
+from iggykube.local.snapshot import SinkState
+
+REASON_CHARACTERS_MAX: Final = 500
+Launcher = Callable[[SinkPlan, Path, Mapping[str, str]], Child]
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One line that a job writes: `started`, `progress`, `stopped`, `failed`."""
+
+    event: str
+    batch: int | None = None
+    rows: int = 0
+    committed: dict[str, int] = {}
+    lag: int | None = None
+    reason: str = ""
+    error: str = ""
+    message: str = ""
+
+
+class SinkProcess:
+    """The job of one sink, over all its restarts. Times are seconds of a monotonic clock."""
+
+    def __init__(self, plan: SinkPlan, folders: Folders, environment: Mapping[str, str]) -> None:
+        """Nothing runs yet."""
+        self.plan = plan
+        self.state = SinkState.SUSPENDED if plan.sink.is_suspended else SinkState.STOPPED
+        self.batch: int | None = None
+        self.committed: dict[int, int] = {}
+        self.restarts = 0
+        self.reason = ""
+        self._folders = folders
+        self._environment = environment
+        self._child: Child | None = None
+        self._retries = 0
+        self._started_s = 0.0
+        self._restart_s: float | None = None
+        self._error = ""
+        self._is_stopping = False
+
+    @property
+    def log(self) -> Path:
+        """What the job writes besides its events."""
+        return self._folders.logs / f"sink-{self._file_name}.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._child.pid if self._child is not None else None
+
+    @property
+    def output(self) -> IO[bytes] | None:
+        """For select."""
+        return self._child.output if self._child is not None else None
+
+    @property
+    def _file_name(self) -> str:
+        key = self.plan.sink.key
+        return f"{key.namespace}.{key.name}"
+
+    def start(self, now_s: float) -> None:
+        """Start the job, unless it is suspended."""
+        if self.plan.sink.is_suspended or self._child is not None:
+            return
+        config = self._folders.run / "jobs" / f"{self._file_name}.json"
+        write_private(config, msgspec.json.format(msgspec.json.encode(self.plan.job)).decode())
+        Path(str(self.plan.job["checkpoint"])).mkdir(parents=True, exist_ok=True)
+        self._child = Child(
+            [sys.executable, "-m", "iggy_spark.sink_job", "--config", str(config)],
+            environment=self._environment,
+            folder=self._folders.run,
+            log=self.log,
+            reads_lines=True,
+        )
+        self.state = SinkState.STARTING
+        self._started_s, self._restart_s, self._error = now_s, None, ""
+
+    def pump(self, now_s: float) -> None:
+        """Take in what happened since the last call; start again when it is time."""
+        if self._child is not None:
+            exit_code = self._child.exit_code  # before the lines: none can come after it
+            for line in self._child.lines():
+                self._take(line)
+            if exit_code is not None:
+                self._ended(self._child, exit_code, now_s)
+        elif self._restart_s is not None and now_s >= self._restart_s:
+            self.restarts += 1
+            self.start(now_s)
+
+    def _take(self, line: bytes) -> None:
+        """One line of the job. What is no event, such as a Console sink's rows, goes to its log."""
+        try:
+            event = msgspec.json.decode(line, type=Event)
+        except msgspec.MsgspecError:
+            with self.log.open("ab") as file:
+                file.write(line + b"\n")
+            return
+        if event.event == "failed":
+            self._error = event.reason or event.error or event.message
+            return
+        if event.batch is not None:
+            self.batch = event.batch
+        self.committed |= {int(partition): end for partition, end in event.committed.items()}
+        if event.event in ("started", "progress"):
+            self.state, self.reason = SinkState.RUNNING, ""
+
+    def _ended(self, child: Child, exit_code: int, now_s: float) -> None:
+        words = self._error or child.last_words() or f"the job ended with code {exit_code}"
+        child.close()
+        self._child = None
+        if self._is_stopping:
+            self.state = SinkState.STOPPED
+            self.reason = "" if exit_code == 0 else words[:REASON_CHARACTERS_MAX]
+            return
+        after = after_exit(
+            self.plan.sink,
+            exit_code,
+            retries=self._retries,
+            ran_s=now_s - self._started_s,
+            error=words[:REASON_CHARACTERS_MAX],
+        )
+        self._follow(after, now_s, exit_code)
+
+    def _follow(self, after: AfterExit, now_s: float, exit_code: int) -> None:
+        self._retries = after.retries
+        self.reason = after.message
+        if after.pause_s is not None:
+            self.state, self._restart_s = SinkState.WAITING, now_s + after.pause_s
+        else:
+            self.state = SinkState.COMPLETED if exit_code == 0 else SinkState.FAILED
+
+    def terminate(self) -> None:
+        """Ask the job to finish its batch and end."""
+        self._is_stopping, self._restart_s = True, None
+        if self._child is not None:
+            self._child.terminate()
+        elif self.state is SinkState.WAITING:
+            self.state = SinkState.STOPPED
+
+    def kill(self) -> None:
+        """End the job at once; the next start repeats its unfinished batch without duplicates."""
+        self._is_stopping = True
+        if self._child is not None:
+            self._child.kill()

@@ -1,0 +1,93 @@
+"""A snapshot for people: a table in a terminal, lines elsewhere."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from iggykube.local.snapshot import SinkRow, SinkState, Snapshot, TopicRow
+
+NOTES_SHOWN_MAX: Final = 8
+_STYLES: Final = {
+    SinkState.RUNNING: "green",
+    SinkState.COMPLETED: "green",
+    SinkState.STARTING: "cyan",
+    SinkState.WAITING: "yellow",
+    SinkState.FAILED: "bold red",
+    SinkState.SUSPENDED: "dim",
+    SinkState.STOPPED: "dim",
+}
+
+
+def count(number: int) -> str:
+    """A number with its thousands apart."""
+    return f"{number:,}"
+
+
+def render(snapshot: Snapshot) -> RenderableType:
+    """The whole snapshot."""
+    head = Text.assemble(
+        ("broker ", "dim"),
+        (snapshot.address, "bold"),
+        ("   metrics ", "dim"),
+        f"http://{snapshot.monitoring_address}/metrics",
+        ("   data ", "dim"),
+        snapshot.data,
+    )
+    parts: list[RenderableType] = [head, _table(snapshot)]
+    parts += [
+        Text(f"{row.name}: {row.reason}", style=_STYLES[row.state])
+        for row in snapshot.sinks
+        if row.reason
+    ]
+    parts += [Text(note, style="dim") for note in snapshot.notes[-NOTES_SHOWN_MAX:]]
+    return Group(*parts)
+
+
+_COLUMNS: Final = ("STREAM", "TOPIC", "PARTITIONS", "MESSAGES", "SINK", "TYPE", "STATE")
+_NUMBERS: Final = ("PARTITIONS", "MESSAGES", "COMMITTED", "LAG")
+
+
+def _table(snapshot: Snapshot) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in (*_COLUMNS, "COMMITTED", "LAG"):
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+    for stream in snapshot.streams:
+        rows = [row for topic in stream.topics for row in _topic_rows(topic)]
+        for index, row in enumerate(rows or [()]):
+            table.add_row(stream.name if index == 0 else "", *row)
+    return table
+
+
+def _topic_rows(topic: TopicRow) -> Iterator[tuple[str | Text, ...]]:
+    """One row per sink; the topic stands in the first."""
+    head = (topic.name, count(topic.partitions), count(topic.messages))
+    if not topic.sinks:
+        yield head
+    for index, sink in enumerate(topic.sinks):
+        yield (*(head if index == 0 else ("", "", "")), *_sink_cells(sink))
+
+
+def _sink_cells(sink: SinkRow) -> tuple[str | Text, ...]:
+    restarts = f" ({sink.restarts} restarts)" if sink.restarts else ""
+    state = Text(f"{sink.state}{restarts}", style=_STYLES[sink.state])
+    return (sink.name, sink.type, state, count(sink.committed), count(sink.lag))
+
+
+def line(snapshot: Snapshot) -> str:
+    """The snapshot in one line, for output that is no terminal."""
+    topics = [topic for stream in snapshot.streams for topic in stream.topics]
+    parts = [f"{topic.name} {count(topic.messages)} messages" for topic in topics]
+    for row in snapshot.sinks:
+        reason = f" ({row.reason})" if row.reason else ""
+        parts.append(
+            f"{row.name} {row.state}{reason} committed {count(row.committed)} lag {count(row.lag)}"
+        )
+    return "; ".join(parts) or "no topics"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to write. Long names are not cut when the output is no terminal."""
+    return Console(stderr=stderr, soft_wrap=True, highlight=False)
