@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from iggy_broker.config_planned import (
 from iggy_broker.config_sections import KEYS, Config, Root
 from iggy_broker.config_values import Secret
 
-__all__ = ["KEYS", "Config", "ConfigError", "Loaded", "effective", "load"]
+__all__ = ["KEYS", "Config", "ConfigError", "Loaded", "effective", "load", "sample"]
 
 CONFIG_PATH_VARIABLE: Final = "IGGY_CONFIG_PATH"
 STRICT_VARIABLE: Final = "IGGY_CONFIG_STRICT"
@@ -97,7 +98,12 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Loaded:
 
 def effective(config: Config) -> str:
     """The configuration as TOML, without secrets: what `load` would read back."""
-    return _toml({key.path: _shown(key, _value_of(config, key)) for key in KEYS})
+    return _toml(config, commented=False)
+
+
+def sample() -> str:
+    """A file with every setting at its default, each with what it means and its variable."""
+    return _toml(Config(), commented=True)
 
 
 def _source(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -201,13 +207,16 @@ def _shown(key: Key, value: Any) -> str:
     return msgspec.json.encode(text).decode()  # a JSON string is a TOML string
 
 
-def _toml(shown: Mapping[str, str]) -> str:
+def _toml(config: Config, *, commented: bool) -> str:
     lines: list[str] = []
     table = ""
-    for path, value in shown.items():
-        parent, _, name = path.rpartition(".")
+    for key in KEYS:
+        parent, _, name = key.path.rpartition(".")
         if parent != table:
             lines += ["", f"[{parent}]"]
             table = parent
-        lines.append(f"{name} = {value}")
+        if commented:
+            lines += ["", *(f"# {line}" for line in textwrap.wrap(key.setting.doc, 96))]
+            lines.append(f"# {key.variable}")
+        lines.append(f"{name} = {_shown(key, _value_of(config, key))}")
     return "\n".join(lines).lstrip() + "\n"

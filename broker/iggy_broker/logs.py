@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error, with the shard, and client and partition if known.
+"""Logs: one JSON object a line on standard error, with the shard, client and partition.
 
     logger.info("segment rolled", extra={"partition": "3/1/0"})
 

@@ -1,4 +1,4 @@
-"""What the supervisor does with metadata before it forks: recover it, and make root if it is new."""
+"""What the supervisor does with metadata before it forks: recover it; a new one gets a root."""
 
 from __future__ import annotations
 
