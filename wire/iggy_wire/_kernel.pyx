@@ -11,7 +11,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.ref cimport Py_XDECREF, PyObject
-from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT64_MAX, INT64_MIN, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+)
 from libc.string cimport memcmp, memcpy
 
 from iggy_wire.kernel_types import BrokenBatchError, Columns, Scan, Selection
@@ -492,8 +494,9 @@ cdef struct Layout:
     uint8_t *ids
     int32_t *payload_offsets
     int32_t *header_offsets
-    Growing payloads
-    Growing headers
+    uint8_t *payloads           # has room for all bytes behind the frame headers
+    uint64_t payload_bytes
+    Growing headers             # usually few or none, so it starts with no room
 
 
 cdef object lay_out(
@@ -510,6 +513,7 @@ cdef object lay_out(
     cdef bytes ids = PyBytes_FromStringAndSize(NULL, 16 * count)
     cdef bytes payload_offsets = PyBytes_FromStringAndSize(NULL, 4 * (count + 1))
     cdef bytes header_offsets = PyBytes_FromStringAndSize(NULL, 4 * (count + 1))
+    cdef Growing payloads = Growing(NULL, 0, 0)
     out.offsets = <int64_t *>PyBytes_AS_STRING(offsets)
     out.timestamps_us = <int64_t *>PyBytes_AS_STRING(timestamps_us)
     out.origin_timestamps_us = <int64_t *>PyBytes_AS_STRING(origin_timestamps_us)
@@ -517,22 +521,24 @@ cdef object lay_out(
     out.payload_offsets = <int32_t *>PyBytes_AS_STRING(payload_offsets)
     out.header_offsets = <int32_t *>PyBytes_AS_STRING(header_offsets)
     out.payload_offsets[0] = out.header_offsets[0] = 0
-    out.payloads = Growing(NULL, 0, 0)
+    out.payload_bytes = 0
     out.headers = Growing(NULL, 0, 0)
     try:
-        grow(&out.payloads, room)
+        grow(&payloads, room)
         grow(&out.headers, 0)
+        out.payloads = <uint8_t *>bytes_data(payloads.object)
         while at < size:
             read_batch(region, at, size, &batch)
             if batch.first < end and batch.last >= first:
                 lay_out_batch(region, at, &batch, first, end, verify, &out)
             at += batch.length
+        payloads.used = out.payload_bytes
         return Columns(
             count, offsets, timestamps_us, origin_timestamps_us, ids,
-            payload_offsets, filled(&out.payloads), header_offsets, filled(&out.headers),
+            payload_offsets, filled(&payloads), header_offsets, filled(&out.headers),
         )
     finally:
-        Py_XDECREF(out.payloads.object)
+        Py_XDECREF(payloads.object)
         Py_XDECREF(out.headers.object)
 
 
@@ -565,15 +571,17 @@ cdef int lay_out_batch(
         out.timestamps_us[0] = timestamp_us
         out.origin_timestamps_us[0] = <int64_t>origin_us
         memcpy(out.ids, frame + 8, 16)
-        append(&out.payloads, frame + FRAME_HEADER_BYTES, payload_bytes)
-        append(&out.headers, frame + FRAME_HEADER_BYTES + payload_bytes, header_bytes)
+        memcpy(out.payloads + out.payload_bytes, frame + FRAME_HEADER_BYTES, payload_bytes)
+        out.payload_bytes += payload_bytes
+        if header_bytes:
+            append(&out.headers, frame + FRAME_HEADER_BYTES + payload_bytes, header_bytes)
         out.offsets += 1
         out.timestamps_us += 1
         out.origin_timestamps_us += 1
         out.ids += 16
         out.payload_offsets += 1
         out.header_offsets += 1
-        out.payload_offsets[0] = <int32_t>out.payloads.used
+        out.payload_offsets[0] = <int32_t>out.payload_bytes
         out.header_offsets[0] = <int32_t>out.headers.used
     return 0
 
