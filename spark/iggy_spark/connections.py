@@ -146,7 +146,9 @@ class Connection:
         failure: OSError | None = None
         for server in self._options.servers:
             try:
-                return Client.connect(server, username, password, timeout_s=CONNECT_TIMEOUT_S)
+                return Client.connect(
+                    server, username, password, timeout_s=CONNECT_TIMEOUT_S, reuse_memory=True
+                )
             except OSError as error:
                 failure = error
         assert failure is not None, "options hold at least one server"
