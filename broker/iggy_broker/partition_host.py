@@ -58,12 +58,11 @@ class OwnedPartitions:
             await asyncio.sleep(0)  # others are served between two recoveries
 
     async def purge_partitions(self, state: State, placed: Sequence[Placed]) -> None:
-        """Empty those of this shard: a purge is a new life, so the old folder is not used again."""
+        """Empty those of this shard. A crash in between is made good when they are opened."""
+        del state
         for place, packed in self._mine(placed):
-            old = self.open.pop(packed, None)
-            if old is not None:
-                old.delete()
-            self.open[packed] = self._open(state, place, is_new=True)
+            self.open[packed].purge(place.partition.purges)
+            await asyncio.sleep(0)
 
     async def remove_partitions(self, state: State, placed: Sequence[Placed]) -> None:
         """Delete those of this shard."""
@@ -99,6 +98,7 @@ class OwnedPartitions:
             partition_id=partition.id,
             slot=partition.slot,
             incarnation=partition.incarnation,
+            purges=partition.purges,
             is_new=is_new,
         )
 
