@@ -65,7 +65,7 @@ def _opening_row(what: str, empty: list[float], full: list[float]) -> Row:
 def _check_end(server: Server, messages: int) -> None:
     with Client.connect(server.address, USERNAME, PASSWORD) as client:
         topic = client.get_topic(STREAM, "log")
-    if topic is None or topic.messages_count != messages:
+    if topic is None or topic.topic.messages_count != messages:
         raise RuntimeError(f"the log was to have {messages:,} messages: {topic}")
 
 

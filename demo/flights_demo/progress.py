@@ -27,6 +27,7 @@ class View:
 
     def __init__(self, console: Console, total: int) -> None:
         self._console = console
+        self._line = self._sink = ""
         self._line_due_s = 0.0
         self._progress = Progress(
             TextColumn("  {task.description:<10}"),
@@ -60,8 +61,9 @@ class View:
         self._progress.update(
             self._committed, completed=committed, note=f"lag {lag:,}, sink {sink.lower()}"
         )
-        if not self._console.is_terminal and time.monotonic() >= self._line_due_s:
+        line = f"  sent {sent:,}, committed {committed:,}, lag {lag:,}, sink {sink.lower()}"
+        is_due = time.monotonic() >= self._line_due_s or sink != self._sink
+        if not self._console.is_terminal and line != self._line and is_due:
+            self._line, self._sink = line, sink
             self._line_due_s = time.monotonic() + LINE_S
-            self._console.print(
-                f"  sent {sent:,}, committed {committed:,}, lag {lag:,}, sink {sink.lower()}"
-            )
+            self._console.print(line)
