@@ -43,15 +43,16 @@ _NAMES: Final[dict[str, str]] = {
     "system.topic": "path delete_oldest_segments",
     "topic": "delete_oldest_segments",
     "system.partition": "path",
-    "system.segment": "max_age cache_indexes cache_time_indexes preallocate archive_expired "
-    "server_confirmation",
+    "system.segment": "validate_checksum max_age cache_indexes cache_time_indexes preallocate "
+    "archive_expired server_confirmation",
     "system.recovery": "recreate_missing_state",
     "system.message_deduplication": "enabled max_entries expiry",
     "system.compression": "default_algorithm allow_override",
     "system.memory_pool": "enabled size bucket_capacity",
     "system.sharding": "pin_cores inbox_capacity reply_inbox_capacity shutdown_poll_interval "
     "shutdown_join_timeout reconcile_periodic_interval",
-    "metadata": "prepare_queue_depth",
+    "heartbeat": "enabled interval",
+    "metadata": "prepare_queue_depth clients_table_max",
     "partition": "prepare_queue_depth evicted_ring_capacity evicted_ring_bytes_max "
     "transfer_served_cache_bytes_max transfer_artifact_bytes_max",
     "message_bus": "max_batch peer_queue_capacity reconnect_period close_peer_timeout close_grace "

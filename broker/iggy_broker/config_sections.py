@@ -25,7 +25,7 @@ def _flag(doc: str, *aliases: str) -> Setting:
     return Setting(values.boolean, doc, aliases=aliases)
 
 
-class Tcp(Section):
+class Tcp(Section, frozen=True):
     """The binary protocol over TCP."""
 
     enabled: Annotated[
@@ -42,7 +42,7 @@ class Tcp(Section):
     ] = Address("127.0.0.1", 8090)
 
 
-class Monitoring(Section):
+class Monitoring(Section, frozen=True):
     """The read-only listener for probes and Prometheus: no login, no message data."""
 
     enabled: Annotated[
@@ -59,26 +59,7 @@ class Monitoring(Section):
     ] = Address("127.0.0.1", 9099)
 
 
-class Heartbeat(Section):
-    """When a silent client counts as dead."""
-
-    enabled: Annotated[
-        bool,
-        _flag("Evict silent members of consumer groups, so their partitions move."),
-    ] = True
-    interval_us: Annotated[
-        int,
-        Setting(
-            values.positive_duration,
-            "How often a client should be heard; evicted after 1.2 times that. Clients ping every "
-            "5 s, so 30 s bears several lost pings.",
-            name="interval",
-            show=values.show_duration,
-        ),
-    ] = 30 * SECOND_US
-
-
-class MessageBus(Section):
+class MessageBus(Section, frozen=True):
     """Limits of one frame."""
 
     max_message_size_bytes: Annotated[
@@ -93,7 +74,7 @@ class MessageBus(Section):
     ] = 64 << 20
 
 
-class Metadata(Section):
+class Metadata(Section, frozen=True):
     """The journal of streams, topics, partitions, groups and users."""
 
     journal_slots: Annotated[
@@ -104,16 +85,9 @@ class Metadata(Section):
             "in milliseconds.",
         ),
     ] = 1024
-    clients_table_max: Annotated[
-        int,
-        Setting(
-            values.whole(2, 1 << 20),
-            "Sessions at a time over all shards; beyond, logins are refused.",
-        ),
-    ] = 65_536
 
 
-class MessageSaver(Section):
+class MessageSaver(Section, frozen=True):
     """The background sync of partitions that nobody waits for."""
 
     enabled: Annotated[
@@ -140,7 +114,7 @@ class MessageSaver(Section):
     ] = 30 * SECOND_US
 
 
-class PartitionDefaults(Section):
+class PartitionDefaults(Section, frozen=True):
     """Durability of partitions; each is the default of the topic option with the same name."""
 
     enforce_fsync: Annotated[
@@ -176,7 +150,7 @@ class PartitionDefaults(Section):
     message_saver: MessageSaver = MessageSaver()
 
 
-class SegmentDefaults(Section):
+class SegmentDefaults(Section, frozen=True):
     """The files of a partition."""
 
     size_bytes: Annotated[
@@ -184,23 +158,17 @@ class SegmentDefaults(Section):
         Setting(
             values.size,
             "A segment file is sealed when it reaches this. Default of the topic option "
-            "segment_size; retention drops whole segments.",
+            "segment_size; whole segments are what can be deleted.",
             name="size",
             show=values.show_size,
         ),
     ] = 1 << 30
-    validate_checksum: Annotated[
-        bool,
-        _flag(
-            "Walk and check every segment at start, not only what was not synced: slow, thorough."
-        ),
-    ] = False
     message_expiry_us: Annotated[
         int,
         Setting(
             values.expiry,
-            "Age at which messages may go. Default of the topic option message_expiry; never, "
-            "because what was not asked for must not delete data.",
+            "Age at which messages may go: default of the topic option message_expiry. Kept and "
+            "reported; this version deletes nothing by age.",
             name="message_expiry",
             aliases=("system.topic.message_expiry",),
             show=values.show_duration,
@@ -208,15 +176,15 @@ class SegmentDefaults(Section):
     ] = UNLIMITED
 
 
-class TopicDefaults(Section):
+class TopicDefaults(Section, frozen=True):
     """Limits of a topic."""
 
     max_size_bytes: Annotated[
         int,
         Setting(
             values.topic_size,
-            "Size at which the oldest segments of a topic may go. Default of the topic option "
-            "max_topic_size.",
+            "Size at which the oldest segments of a topic may go: default of the topic option "
+            "max_topic_size. Kept and reported; this version deletes nothing by size.",
             name="max_size",
             aliases=("topic.max_topic_size", "system.topic.max_topic_size"),
             show=values.show_size,
@@ -224,7 +192,7 @@ class TopicDefaults(Section):
     ] = UNLIMITED
 
 
-class Sharding(Section):
+class Sharding(Section, frozen=True):
     """Processes: one per core, each owns its partitions."""
 
     cpu_allocation: Annotated[
@@ -247,7 +215,7 @@ class Sharding(Section):
     ] = 10 * SECOND_US
 
 
-class Logging(Section):
+class Logging(Section, frozen=True):
     """Logs: one JSON object a line on standard error."""
 
     level: Annotated[
@@ -259,7 +227,7 @@ class Logging(Section):
     ] = "info"
 
 
-class System(Section):
+class System(Section, frozen=True):
     """Data and processes."""
 
     path: Annotated[
@@ -272,19 +240,18 @@ class System(Section):
     topic: TopicDefaults = TopicDefaults()
 
 
-class Root(Section):
+class Root(Section, frozen=True):
     """The first user. Only from the environment, only used when the data directory is new."""
 
     username: str = "iggy"
     password: Secret = Secret()  # empty: make a random one and show it once
 
 
-class Config(Section):
+class Config(Section, frozen=True):
     """All settings."""
 
     tcp: Tcp = Tcp()
     monitoring: Monitoring = Monitoring()
-    heartbeat: Heartbeat = Heartbeat()
     message_bus: MessageBus = MessageBus()
     metadata: Metadata = Metadata()
     system: System = System()

@@ -119,9 +119,10 @@ def size(value: object) -> int:
     if found is None:
         raise ValueError("write a size like 1048576, 512 MiB (1024) or 2 MB (1000)")
     number, prefix, binary = found.groups()
-    factor = (1024 if binary else 1000) ** ("kmgt".index(prefix) + 1) if prefix else 1
+    power = "kmgt".index(prefix) + 1 if prefix else 0
+    factor = pow(1024 if binary else 1000, power)
     whole_part, _, fraction = number.partition(".")
-    scaled = int(whole_part + fraction) * factor // 10 ** len(fraction)
+    scaled: int = int(whole_part + fraction) * factor // 10 ** len(fraction)
     if scaled > UNLIMITED:
         raise ValueError("write a size below 16 EiB")
     return scaled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def test_the_production_file_of_the_documents_loads() -> None:
     assert system.partition.message_saver.interval_us == 1_000_000
     assert system.segment.size_bytes == 10**9
     assert system.topic.max_size_bytes == 100 * 10**9
-    assert len(loaded.warnings) == 6
+    assert len(loaded.warnings) == 7
     assert all("this version does not use it yet" in warning for warning in loaded.warnings)
     assert "hunter2" not in "".join(loaded.warnings)
 
@@ -125,7 +126,7 @@ def test_the_production_file_of_the_documents_loads() -> None:
             "[system.partition]\nmessages_required_to_save = 0",
             ["messages_required_to_save", "1 to"],
         ),
-        ('[heartbeat]\ninterval = "0 s"', ["heartbeat.interval", "above 0"]),
+        ('[message_saver]\ninterval = "0 s"', ["message_saver.interval", "above 0"]),
         ("[tcp\n", ["broker.toml", "not valid TOML"]),
     ],
 )
@@ -297,3 +298,13 @@ def test_the_sample_file_is_up_to_date() -> None:
     assert path.read_text() == config.sample(), (
         f"write config.sample() to {path}: the settings have changed"
     )
+
+
+def test_every_setting_is_obeyed_somewhere() -> None:
+    package = Path(config.__file__).parent
+    sources = [path for path in package.rglob("*.py") if not path.name.startswith("config")]
+    code = "\n".join(path.read_text() for path in sources)
+
+    unread = [key.path for key in KEYS if not re.search(rf"\.{key.attributes[-1]}\b", code)]
+    assert unread == ["system.sharding.cpu_allocation"], "read by Config.shards_count"
+    assert ".shards_count(" in code
