@@ -42,6 +42,12 @@ def render(snapshot: Snapshot) -> RenderableType:
         for row in snapshot.sinks
         if row.reason
     ]
+    parts += [
+        Text(f"{row.name}: {count(row.rejected)} messages rejected", style="yellow")
+        for row in snapshot.sinks
+        if row.rejected
+    ]
+    parts += [Text(f"{row.name}: {text}") for row in snapshot.sinks for text in row.rows]
     parts += [Text(note, style="dim") for note in snapshot.notes[-NOTES_SHOWN_MAX:]]
     return Group(*parts)
 

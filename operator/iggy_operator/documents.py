@@ -19,10 +19,12 @@ from iggy_operator.validation import Checked, FieldPath, check, nearest, path_te
 
 # The API server refuses more than 3 MiB a request; a file with many documents stays below this.
 FILE_BYTES_MAX: Final = 8 << 20
-# Aliases can make a small file unfold into a huge one; so can nesting.
-VALUES_MAX: Final = 200_000
+# Per document. Aliases can make a small one unfold into a huge one; nesting can exhaust the stack.
+VALUES_MAX: Final = 20_000
 DEPTH_MAX: Final = 64
 DEFAULT_NAMESPACE: Final = "default"
+# The loader in C takes a tenth of the time; not every build of PyYAML has it.
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -159,30 +161,45 @@ def _read(path: Path) -> str:
 
 
 def _parse(path: Path, problems: list[FileProblem]) -> Iterator[Document]:
-    """The documents of one file whose top level is a mapping; everything else becomes a problem."""
-    try:
-        nodes = list(yaml.compose_all(_read(path), Loader=yaml.SafeLoader))
-    except OSError as error:
-        problems.append(FileProblem(Place(str(path)), f"cannot be read: {error.strerror}"))
-        return
-    except ValueError as error:
-        problems.append(FileProblem(Place(str(path)), str(error)))
-        return
-    except RecursionError:
-        problems.append(FileProblem(Place(str(path)), f"nested deeper than {DEPTH_MAX} levels"))
-        return
-    except yaml.YAMLError as error:
-        problems.append(_syntax_problem(path, error))
-        return
-    for node in nodes:
+    """The documents of one file; whatever is no mapping becomes a problem."""
+    for node in _nodes(path, problems):
         builder = _Builder(str(path), problems)
-        value = None if node is None else builder.build(node, ())
+        value = builder.build(node, ())
+        if builder.failed or value is None:
+            continue
         if isinstance(value, dict):
             yield Document(value, builder.places)
-        elif value is not None and not builder.failed:
-            problems.append(
-                FileProblem(builder.places[()], "a document must be a mapping of fields")
-            )
+        else:
+            message = "a document must be a mapping of fields"
+            problems.append(FileProblem(builder.places[()], message))
+
+
+def _nodes(path: Path, problems: list[FileProblem]) -> Iterator[Node]:
+    """The top node of each document; none if the file cannot be read as a whole."""
+    start = Place(str(path))
+    try:
+        text = _read(path)
+        _check_depth(text)
+        nodes = list(yaml.compose_all(text, Loader=LOADER))
+    except OSError as error:
+        problems.append(FileProblem(start, f"cannot be read: {error.strerror}"))
+    except yaml.YAMLError as error:
+        problems.append(_syntax_problem(path, error))
+    except ValueError as error:
+        problems.append(FileProblem(start, str(error)))
+    else:
+        yield from (node for node in nodes if node is not None)
+
+
+def _check_depth(text: str) -> None:
+    """Before anything recursive looks at the text. Raises ValueError."""
+    depth = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_MAX:
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise ValueError(f"nested deeper than {DEPTH_MAX} levels in line {line}")
 
 
 def _syntax_problem(path: Path, error: yaml.YAMLError) -> FileProblem:

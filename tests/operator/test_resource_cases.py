@@ -1,4 +1,5 @@
 import pytest
+
 from iggy_operator.schema import schemas, with_defaults
 from iggy_operator.validation import check, path_text
 from resource_cases import CASES, Case

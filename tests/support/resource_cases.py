@@ -92,7 +92,7 @@ _TOPICS = [
     Case("topic: partitions as text", topic(partitions="6"), None, "spec.partitions",
          "must be a whole number, is '6'"),
     Case("topic: partitions true", topic(partitions=True), None, "spec.partitions", "whole number"),
-    Case("topic: rename", topic(topicName="other"), topic(), "<root>", "put the old topicName back"),
+    Case("topic: rename", topic(topicName="other"), topic(), "<root>", "old topicName back"),
     Case("topic: the default name written out", topic(topicName="orders"), topic()),
     Case("topic: other stream", topic(streamRef={"name": "other"}), topic(), "spec.streamRef",
          "streamRef cannot change"),

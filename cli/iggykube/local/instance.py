@@ -259,6 +259,8 @@ class LocalInstance:
             batch=sink.batch,
             restarts=sink.restarts,
             reason=sink.reason,
+            rejected=sink.rejected,
+            rows=tuple(sink.rows),
         )
 
     def _publish(self, snapshot: Snapshot) -> None:

@@ -1,7 +1,8 @@
 """One sink's process: start, follow its progress, start again after a failure."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
@@ -14,20 +15,19 @@ from iggykube.local.processes import Child
 from iggykube.local.snapshot import SinkState
 
 REASON_CHARACTERS_MAX: Final = 500
-Launcher = Callable[[SinkPlan, Path, Mapping[str, str]], Child]
+ROWS_MAX: Final = 5
+ROW_CHARACTERS_MAX: Final = 200
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One line that a job writes: `started`, `progress`, `stopped`, `failed`."""
+    """One line that a job writes: `started`, `progress`, `row`, `stopped`, `failed`."""
 
     event: str
     batch: int | None = None
-    rows: int = 0
     committed: dict[str, int] = {}
-    lag: int | None = None
+    rejected: int = 0
     reason: str = ""
-    error: str = ""
-    message: str = ""
+    row: msgspec.Raw = msgspec.Raw()
 
 
 class SinkProcess:
@@ -39,6 +39,8 @@ class SinkProcess:
         self.state = SinkState.SUSPENDED if plan.sink.is_suspended else SinkState.STOPPED
         self.batch: int | None = None
         self.committed: dict[int, int] = {}
+        self.rejected = 0
+        self.rows: deque[str] = deque(maxlen=ROWS_MAX)
         self.restarts = 0
         self.reason = ""
         self._folders = folders
@@ -100,7 +102,7 @@ class SinkProcess:
             self.start(now_s)
 
     def _take(self, line: bytes) -> None:
-        """One line of the job. What is no event, such as a Console sink's rows, goes to its log."""
+        """One line of the job. What is no event goes to its log."""
         try:
             event = msgspec.json.decode(line, type=Event)
         except msgspec.MsgspecError:
@@ -108,8 +110,15 @@ class SinkProcess:
                 file.write(line + b"\n")
             return
         if event.event == "failed":
-            self._error = event.reason or event.error or event.message
-            return
+            self._error = event.reason
+        elif event.event == "row":
+            row = bytes(event.row).decode(errors="replace")
+            self.rows.append(row[:ROW_CHARACTERS_MAX])
+        else:
+            self._progress(event)
+
+    def _progress(self, event: Event) -> None:
+        self.rejected += event.rejected
         if event.batch is not None:
             self.batch = event.batch
         self.committed |= {int(partition): end for partition, end in event.committed.items()}

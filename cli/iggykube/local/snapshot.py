@@ -31,6 +31,10 @@ class SinkRow(msgspec.Struct, frozen=True):
     batch: int | None = None
     restarts: int = 0
     reason: str = ""
+    rejected: int = 0
+    """Messages that this run set aside because they could not be decoded."""
+    rows: tuple[str, ...] = ()
+    """The last rows of a Console sink."""
 
 
 class TopicRow(msgspec.Struct, frozen=True):
