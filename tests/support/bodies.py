@@ -77,8 +77,8 @@ PERMISSIONS = st.builds(
 
 BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     **WIDTHS,
-    "options": OPTIONS,
-    "derived": OPTIONS,
+    "kind": U8,
+    "default": BYTES,
     "permissions": st.none() | PERMISSIONS,
     "partition_id": U32,
     "consumer": CONSUMERS,
@@ -89,6 +89,7 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "region": BYTES,
 }
 BY_KIND: dict[Any, st.SearchStrategy[Any]] = {
+    tuple[Option, ...]: OPTIONS,
     Identifier: IDENTIFIERS,
     bool: FLAGS,
     int: U32,

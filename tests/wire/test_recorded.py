@@ -106,7 +106,7 @@ def _encoded_again(request: bytes, header: ReplyHeader, body: bytes) -> bytes:
             ErrorCode(code)
             return rejection_bytes(code)
     command = command_of(RequestHeader.decode(request))
-    if command in UNBUILT or command is Command.DESCRIBE_OPTIONS or len(payload) == 0:
+    if command in UNBUILT or len(payload) == 0:
         return success_bytes(bytes(payload)) if framed else bytes(payload)
     encoded = P11.replies[command].decode(payload).encode()
     return success_bytes(encoded) if framed else encoded

@@ -52,6 +52,7 @@ _REPLIES: Final[dict[int, type[Reply]]] = {
     Command.LOGIN_WITH_TOKEN: replies.LoginReply,
     Command.GET_STATS: replies.Stats,
     Command.GET_CLUSTER_METADATA: replies.Cluster,
+    Command.DESCRIBE_OPTIONS: replies.Catalog,
     Command.GET_ME: replies.ClientDetails,
     Command.GET_CLIENT: replies.ClientDetails,
     Command.GET_CLIENTS: replies.Clients,
@@ -72,8 +73,6 @@ _REPLIES: Final[dict[int, type[Reply]]] = {
     Command.GET_CONSUMER_GROUPS: replies.Groups,
     Command.SYNC_CONSUMER_GROUP: replies.GroupAssignment,
 }
-# Commands whose body is known, but whose reply is not built yet.
-del _REPLIES[Command.DESCRIBE_OPTIONS]
 
 _VERSION_0_11_0: Final = pack_version(0, 11, 0)
 

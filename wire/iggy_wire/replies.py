@@ -25,6 +25,7 @@ from iggy_wire.replies_resources import (
 )
 from iggy_wire.replies_system import (
     CacheMetrics,
+    Catalog,
     ClientDetails,
     ClientInfo,
     Clients,
@@ -32,6 +33,7 @@ from iggy_wire.replies_system import (
     LoginReply,
     Membership,
     Node,
+    OptionDescription,
     Stats,
     User,
     UserDetails,
@@ -43,6 +45,7 @@ from iggy_wire.results import rejection_bytes, split_result, success_bytes
 __all__ = [
     "POLL_HEAD_BYTES",
     "CacheMetrics",
+    "Catalog",
     "ClientDetails",
     "ClientInfo",
     "Clients",
@@ -58,6 +61,7 @@ __all__ = [
     "Member",
     "Membership",
     "Node",
+    "OptionDescription",
     "PartitionInfo",
     "Polled",
     "Reply",

@@ -11,6 +11,7 @@ from iggy_wire.cursor import (
     pack,
     text8_bytes,
     text32_bytes,
+    u8_bytes,
     u32_bytes,
 )
 from iggy_wire.options import Options, options32_bytes, read_options32
@@ -31,6 +32,7 @@ _NODE: Final = Struct("<HHHHBB")
 _NODE_BYTES_MIN: Final = 18
 _CLIENT_HEAD: Final = Struct("<IIB")
 _MEMBERSHIP: Final = Struct("<III")
+_DESCRIPTION_BYTES_MIN: Final = 11
 _USER_HEAD: Final = Struct("<IQB")
 
 
@@ -240,6 +242,41 @@ class Clients(Reply, frozen=True, gc=False):
         while reader.remaining:
             clients.append(ClientInfo._read(reader))
         return cls(tuple(clients))
+
+
+class OptionDescription(msgspec.Struct, frozen=True, gc=False):
+    """One option of a catalogue: kind and bytes of its default (none: no default), and its text."""
+
+    key: str
+    kind: int
+    default: bytes
+    description: str
+
+
+class Catalog(Reply, frozen=True, gc=False):
+    """Which options a scope has."""
+
+    options: tuple[OptionDescription, ...] = ()
+
+    def encode(self) -> bytes:
+        """Count, then one after another."""
+        parts = [u32_bytes(len(self.options), "options count")]
+        for one in self.options:
+            parts.append(name_bytes(one.key, "option key") + u8_bytes(one.kind, "option kind"))
+            parts.append(u32_bytes(len(one.default), "default length") + one.default)
+            parts.append(text32_bytes(one.description, "option description"))
+        return b"".join(parts)
+
+    @classmethod
+    def _read(cls, reader: Reader) -> Self:
+        count = reader.count("options count", _DESCRIPTION_BYTES_MIN)
+        return cls(tuple(_read_description(reader) for _ in range(count)))
+
+
+def _read_description(reader: Reader) -> OptionDescription:
+    key, kind = reader.name("option key"), reader.u8("option kind")
+    default = bytes(reader.take(reader.u32("default length"), "default"))
+    return OptionDescription(key, kind, default, reader.text32("option description"))
 
 
 class User(Reply, frozen=True, gc=False):
