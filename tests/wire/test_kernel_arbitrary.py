@@ -6,8 +6,13 @@ checks are its own, would take the process down at the first byte too far.
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
+import sys
+from ast import literal_eval
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -119,7 +124,7 @@ def calls(
 
 
 @pytest.mark.skipif(compiled is None, reason="the kernel is not compiled")
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(data=anything, offset=offsets, other=offsets, count=counts)
 def test_both_kernels_give_the_same_answers(
     data: bytes, offset: int, other: int, count: int
@@ -134,7 +139,7 @@ def test_both_kernels_give_the_same_answers(
 
 
 @on_both
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=80)
 @given(data=anything)
 def test_admission_agrees_with_the_reference(kernel: ModuleType, data: bytes) -> None:
     code = expected_fault(data)
@@ -146,7 +151,7 @@ def test_admission_agrees_with_the_reference(kernel: ModuleType, data: bytes) ->
 
 
 @on_both
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(region=whole_regions(), offset=offsets, count=counts, end=offsets)
 def test_good_regions_are_read_as_the_reference_reads_them(
     kernel: ModuleType, region: bytes, offset: int, count: int, end: int
@@ -166,6 +171,37 @@ def test_good_regions_are_read_as_the_reference_reads_them(
     ]
     walk = kernel.scan(view, -1, frames=True, index_bytes=0)
     assert (walk.end, walk.messages, walk.reason) == (len(region), len(everything), 0)
+
+
+@pytest.mark.skipif(compiled is None, reason="the kernel is not compiled")
+def test_damaged_batches_never_make_it_write_behind_its_own_memory() -> None:
+    script = Path(__file__).parents[1] / "support" / "kernel_damage.py"
+    package = Path(facade.__file__).parents[1]
+
+    done = subprocess.run(
+        [sys.executable, str(script), "1", "1500"],
+        env={**os.environ, "PYTHONMALLOC": "debug", "PYTHONPATH": str(package)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert set(literal_eval(done.stdout)) == {0, 4, 4009, 4027, 4039, 4101}
+
+
+@on_both
+def test_a_frame_that_takes_the_room_of_the_next_is_refused(kernel: ModuleType) -> None:
+    batch = make_batch([Body(bytes(500)) for _ in range(8)])
+    struct.pack_into("<I", batch, 256 + 36, len(batch) - 256 - 48)
+
+    for call in (
+        lambda: kernel.columns(batch, 0, 9),
+        lambda: kernel.select(batch, 1, 1),
+        lambda: kernel.seal(batch),
+    ):
+        with pytest.raises(facade.BrokenBatchError, match="run over"):
+            call()
 
 
 @settings(deadline=None)

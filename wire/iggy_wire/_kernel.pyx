@@ -324,20 +324,23 @@ cdef int read_batch(const uint8_t *region, Py_ssize_t at, Py_ssize_t size, Batch
 cdef inline uint64_t frame_end(
     const uint8_t *region, Py_ssize_t batch_at, const Batch *batch, uint64_t at, uint32_t index
 ) except 0:
-    """Where frame `index` of a whole batch ends, both counted from the batch's first byte."""
-    cdef uint64_t left = batch.length - at, body
+    """Where frame `index` of a whole batch ends, both counted from the batch's first byte.
+
+    Room for the headers of this frame and the ones behind it is always left: `read_batch` saw to
+    the first, and every frame may take only what the rest do not need. So all bodies together
+    never exceed what `columns` allocates for them, not even in a batch that turns out broken.
+    """
+    cdef uint64_t room = batch.length - at - FRAME_HEADER_BYTES * <uint64_t>(batch.messages - index)
     cdef const uint8_t *frame = region + batch_at + at
-    if left < FRAME_HEADER_BYTES:
-        raise BrokenBatchError(batch_at, "frames run over the end of the batch")
-    body = <uint64_t>load32(frame + 32) + load32(frame + 36)
-    if body > left - FRAME_HEADER_BYTES:
+    cdef uint64_t body = <uint64_t>load32(frame + 32) + load32(frame + 36)
+    if body > room:
         raise BrokenBatchError(batch_at, "frames run over the end of the batch")
     if load32(frame + 24) != <uint64_t>batch.delta + index:
         raise BrokenBatchError(
             batch_at,
             f"offset_delta {load32(frame + 24)} where {<uint64_t>batch.delta + index} belongs",
         )
-    if index + 1 == batch.messages and body != left - FRAME_HEADER_BYTES:
+    if index + 1 == batch.messages and body != room:
         raise BrokenBatchError(batch_at, "frames end before the batch does")
     return at + FRAME_HEADER_BYTES + body
 

@@ -85,13 +85,13 @@ def batch_at(view: memoryview, at: int) -> Batch | None:
 def frames_of(view: memoryview, batch: Batch) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """(start, end, header) of every frame of a whole batch; refused if they do not tile it."""
     at = batch.at + BATCH_HEADER_BYTES
+    limit = batch.end - batch.messages * FRAME_HEADER_BYTES  # later frames need their headers too
     last_delta = batch.delta + batch.messages - 1
     for delta in range(batch.delta, last_delta + 1):
-        if batch.end - at < FRAME_HEADER_BYTES:
-            broken(batch.at, "frames run over the end of the batch")
         frame = _FRAME.unpack_from(view, at)
         end = at + FRAME_HEADER_BYTES + frame[3] + frame[4]
-        if end > batch.end:
+        limit += FRAME_HEADER_BYTES
+        if end > limit:
             broken(batch.at, "frames run over the end of the batch")
         if frame[1] != delta:
             broken(batch.at, f"offset_delta {frame[1]} where {delta} belongs")
