@@ -201,34 +201,31 @@ class Writer(Replica):
 
     async def run(self) -> None:
         """Serve the waiting changes for as long as the shard lives. What it raises is fatal."""
-        turns: list[_Turn] = []
+        group: list[_Turn] = []
         try:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._waiting:
-                    count = min(len(self._waiting), CHANGES_PER_RECORD_MAX)
-                    turns = [self._waiting.popleft() for _ in range(count)]
-                    await self._serve_group(turns)
+                    group = self._take_group()
+                    await self._serve_group(group)
         except BaseException as error:
             self._failure = error
-            for turn in (*turns, *self._waiting):
+            for turn in (*group, *self._waiting):
                 turn.answer.cancel()  # outcome unknown: the shard stops, the client reconnects
             raise
 
-    async def _serve_group(self, turns: Sequence[_Turn]) -> None:
-        accepted = self._validate(turns)
-        if accepted:
-            await self._commit(accepted)
-        # Refusals too wait for the group: they may rest on a change that is only now durable.
-        for turn in turns:
-            turn.finish()
+    def _take_group(self) -> list[_Turn]:
+        """Validate waiting changes, each on top of the accepted ones before it.
 
-    def _validate(self, turns: Sequence[_Turn]) -> list[_Turn]:
-        """Apply each change on top of the accepted ones before it; returns the accepted ones."""
+        A change that removes partitions ends its group: the next one may give their slots in the
+        shared table to another shard, and must not before every shard has let go of them.
+        """
         state, now_us = self._state, self._clock.now_us()
-        accepted = []
-        for turn in turns:
+        group: list[_Turn] = []
+        while self._waiting and len(group) < CHANGES_PER_RECORD_MAX:
+            turn = self._waiting.popleft()
+            group.append(turn)
             turn.entry = Entry(state.op + 1, now_us, turn.user_id, turn.change)
             try:
                 turn.applied = apply(state, turn.entry)
@@ -236,8 +233,17 @@ class Writer(Replica):
                 turn.refusal = error
                 continue
             state = turn.applied.state
-            accepted.append(turn)
-        return accepted
+            if turn.applied.removed:
+                break
+        return group
+
+    async def _serve_group(self, group: Sequence[_Turn]) -> None:
+        accepted = [turn for turn in group if turn.applied is not None]
+        if accepted:
+            await self._commit(accepted)
+        # Refusals too wait for the group: they may rest on a change that is only now durable.
+        for turn in group:
+            turn.finish()
 
     async def _commit(self, accepted: Sequence[_Turn]) -> None:
         entries = [turn.entry for turn in accepted if turn.entry is not None]

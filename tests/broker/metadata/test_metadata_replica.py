@@ -22,9 +22,10 @@ from metadata_cases import QuickDisk
 class Recorder:
     """A host that writes down what it is told, and what requests could see at that moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: list[str]) -> None:
         self.replica: Replica | None = None
         self.told: list[tuple[str, list[int], bool]] = []
+        self.log = log
 
     async def open_partitions(self, state: State, placed: Sequence[Placed]) -> None:
         await self._note("open", state, placed)
@@ -39,6 +40,7 @@ class Recorder:
         await asyncio.sleep(0)
         assert self.replica is not None
         visible = self.replica.state is state
+        self.log.append(what)
         self.told.append((what, [one.partition.id for one in placed], visible))
 
 
@@ -47,7 +49,8 @@ class Shards:
 
     def __init__(self, root: Path, *, followers: int = 2) -> None:
         recovered = journal.load(str(root), disk=QuickDisk(), entries_max=1000)
-        self.hosts = [Recorder() for _ in range(followers + 1)]
+        self.log: list[str] = []  # of all shards
+        self.hosts = [Recorder(self.log) for _ in range(followers + 1)]
         self.writer = Writer(
             recovered.state,
             host=self.hosts[0],
@@ -69,7 +72,10 @@ class Shards:
 
     async def broadcast_metadata(self, record: bytes) -> None:
         self.records.append(record)
-        await asyncio.gather(*(follower.follow(record) for follower in self.followers))
+        for turns, follower in enumerate(self.followers):
+            for _ in range(turns * 20):
+                await asyncio.sleep(0)
+            await follower.follow(record)
 
     async def request_metadata(self, request: bytes) -> bytes:
         return await self.writer.serve(request)
@@ -162,6 +168,23 @@ def test_partitions_open_before_they_are_seen_and_go_after(tmp_path: Path) -> No
                 ("remove", [1], True),
                 ("remove", [0], True),
             ]
+
+    with_shards(tmp_path, work)
+
+
+def test_a_slot_is_not_given_again_before_every_shard_let_go_of_it(tmp_path: Path) -> None:
+    async def work(shards: Shards) -> None:
+        await shards.writer.submit(changes.CreateStream("s"))
+        await shards.writer.submit(changes.CreateTopic("s", "t", 1))
+        shards.log.clear()
+        made = await asyncio.gather(
+            shards.writer.submit(changes.DeleteTopic("s", "t")),
+            shards.writer.submit(changes.CreateTopic("s", "t", 1)),
+        )
+
+        assert made[1].topic is not None
+        assert made[1].topic.partitions[0].slot == 0
+        assert shards.log == ["remove"] * 3 + ["open"] * 3
 
     with_shards(tmp_path, work)
 
