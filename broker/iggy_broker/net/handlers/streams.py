@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from iggy_broker.errors import Deny
 from iggy_broker.metadata import changes, model
@@ -11,16 +11,10 @@ from iggy_broker.metadata import options as topic_options
 from iggy_broker.metadata.changes import AnyChange, Result
 from iggy_broker.metadata.model import Partition, Stream, Topic
 from iggy_broker.net.context import Answer, Context, Row, Services
+from iggy_broker.storage.partition_table import Totals
 from iggy_wire import replies, requests
 from iggy_wire.codes import Command
 from iggy_wire.errors import ErrorCode
-
-
-class _Totals(NamedTuple):
-    """What partitions hold together."""
-
-    size_bytes: int = 0
-    messages_count: int = 0
 
 
 async def get_streams(context: Context, request: requests.GetStreams) -> Answer:
@@ -174,17 +168,12 @@ def _answer(result: Result, body: bytes) -> Answer:
     return Answer(body, op=result.op, timestamp_us=result.at_us)
 
 
-def _totals(services: Services, partitions: Iterable[Partition]) -> _Totals:
-    size_bytes = messages_count = 0
-    for partition in partitions:
-        figures = services.table.read(partition.slot)
-        size_bytes += figures.size_bytes
-        messages_count += figures.messages_count
-    return _Totals(size_bytes, messages_count)
+def _totals(services: Services, topics: Iterable[Topic]) -> Totals:
+    return services.table.totals(p.slot for topic in topics for p in topic.partitions)
 
 
 def _stream(services: Services, stream: Stream) -> replies.Stream:
-    totals = _totals(services, (p for topic in stream.topics.values() for p in topic.partitions))
+    totals = _totals(services, stream.topics.values())
     return replies.Stream(
         id=stream.id,
         created_at_us=stream.created_at_us,
@@ -198,7 +187,7 @@ def _stream(services: Services, stream: Stream) -> replies.Stream:
 def _topic(services: Services, topic: Topic) -> replies.TopicHeader:
     node = topic_options.node_settings(services.config)
     settings = topic_options.settings_of(topic.options, node)
-    totals = _totals(services, topic.partitions)
+    totals = _totals(services, [topic])
     return replies.TopicHeader(
         id=topic.id,
         created_at_us=topic.created_at_us,

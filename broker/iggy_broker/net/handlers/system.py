@@ -65,7 +65,7 @@ async def get_me(context: Context, request: requests.GetMe) -> Answer:
 
 
 async def get_stats(context: Context, request: requests.GetStats) -> Answer:
-    """Figures of the broker; process figures are those of the shard that answers."""
+    """Figures of the broker. Process and processor: of the shard that answers, since its start."""
     del request
     return Answer(_stats(context.services).encode())
 
@@ -106,7 +106,8 @@ def _description(known: topic_options.Known, default: Option) -> bytes:
 def _stats(services: Services) -> replies.Stats:
     state = services.replica.state
     topics = [topic for stream in state.streams.values() for topic in stream.topics.values()]
-    figures = [services.table.read(p.slot) for topic in topics for p in topic.partitions]
+    slots = [partition.slot for topic in topics for partition in topic.partitions]
+    totals = services.table.totals(slots)
     counters = services.counters.shared
     uptime_us = max(1, services.clock.now_us() - services.started_at_us)
     times, disk, memory = os.times(), os.statvfs(services.config.system.path), _memory()
@@ -114,7 +115,7 @@ def _stats(services: Services) -> replies.Stats:
     return replies.Stats(
         process_id=os.getpid(),
         cpu_usage=_PERCENT * (times.user + times.system) * _SECOND_US / uptime_us,
-        total_cpu_usage=_PERCENT * load / (os.cpu_count() or 1),
+        total_cpu_usage=min(_PERCENT, _PERCENT * load / (os.cpu_count() or 1)),
         memory_usage=_resident_bytes(),
         total_memory=memory.get("MemTotal", 0),
         available_memory=memory.get("MemAvailable", 0),
@@ -122,12 +123,12 @@ def _stats(services: Services) -> replies.Stats:
         start_time_us=services.started_at_us,
         read_bytes=counters.total("bytes_sent_total"),
         written_bytes=counters.total("bytes_received_total"),
-        messages_size_bytes=sum(one.size_bytes for one in figures),
+        messages_size_bytes=totals.size_bytes,
         streams_count=len(state.streams),
         topics_count=len(topics),
-        partitions_count=len(figures),
-        segments_count=sum(one.segments_count for one in figures),
-        messages_count=sum(one.messages_count for one in figures),
+        partitions_count=len(slots),
+        segments_count=totals.segments_count,
+        messages_count=totals.messages_count,
         clients_count=counters.total("connections"),
         consumer_groups_count=sum(len(topic.groups) for topic in topics),
         hostname=host["hostname"],
