@@ -101,6 +101,7 @@ class ConsumerOffsets:
         self._offsets.clear()
         self._files.clear()
         self._dirty.clear()
+        self._folders_dirty.clear()
         self._disk.remove_tree(self._folder)
 
     def close(self) -> None:

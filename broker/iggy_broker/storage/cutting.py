@@ -118,6 +118,8 @@ def _new_set(disk: Disk, folder: str) -> str:
     path = f"{parent}/{(sets[-1] if sets else 0) + 1:06d}"
     try:
         disk.make_folders(path)
+        disk.sync_folder(parent)  # before anything moves in: a lost folder would lose that too
+        disk.sync_folder(folder)
     except OSError:  # a full disk: start must work all the same
         return ""
     return path

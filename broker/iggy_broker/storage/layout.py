@@ -62,3 +62,14 @@ def log_first_offset(name: str) -> int | None:
 def index_first_offset(name: str) -> int | None:
     """First offset if the file name is a segment's index, else None."""
     return int(name[:20]) if _INDEX_NAME.fullmatch(name) else None
+
+
+def parents_of(folder: str) -> tuple[str, ...]:
+    """The folders above that may be as new as this one: up to the data directory."""
+    parents = []
+    for _ in range(6):  # partitions, topic, topics, stream, streams, data directory
+        folder = folder.rpartition("/")[0]
+        if not folder:
+            break
+        parents.append(folder)
+    return tuple(parents)

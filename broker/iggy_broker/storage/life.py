@@ -52,14 +52,3 @@ def wipe(disk: Disk, folder: str) -> None:
         known = layout.log_first_offset(name), layout.index_first_offset(name)
         if known != (None, None):
             disk.remove(f"{folder}/{name}")
-
-
-def parents_of(folder: str) -> tuple[str, ...]:
-    """The folders above that may be as new as this one: up to the data directory."""
-    parents = []
-    for _ in range(6):  # partitions, topic, topics, stream, streams, data directory
-        folder = folder.rpartition("/")[0]
-        if not folder:
-            break
-        parents.append(folder)
-    return tuple(parents)

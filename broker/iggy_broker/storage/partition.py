@@ -16,7 +16,8 @@ from iggy_broker.errors import Reject
 from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.cutting import Decision
 from iggy_broker.storage.disk import File, StorageFailed
-from iggy_broker.storage.life import parents_of, settle_life, wipe, write_life
+from iggy_broker.storage.layout import parents_of
+from iggy_broker.storage.life import settle_life, wipe, write_life
 from iggy_broker.storage.partition_log import LogOptions, PartitionLog
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
 from iggy_broker.storage.records import Life

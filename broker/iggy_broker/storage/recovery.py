@@ -148,7 +148,8 @@ def _tail_of(segment: Segment) -> tuple[int, int]:
 def _after_crash(
     disk: Disk, folder: str, firsts: list[int], rewrite: bool, recovered: Recovered
 ) -> None:
-    synced = _believable(disk, folder, firsts, read_synced(disk, folder))
+    noted = read_synced(disk, folder)
+    synced = _believable(disk, folder, firsts, noted)
     start = firsts.index(synced.first_offset)
     for first, following in itertools.pairwise(firsts[: start + 1]):
         segment = _sealed(disk, folder, first, following, recovered)
@@ -165,7 +166,9 @@ def _after_crash(
             why = f"it stands behind a damaged batch at offset {expected}"
             recovered.decisions += set_aside(disk, folder, firsts[number + 1 :], why=why)
             break
-    _settle(disk, folder, recovered)
+    # The first sync of a partition covers the folders above it; without a note there was none.
+    folders = (folder,) if noted is not None else (folder, *layout.parents_of(folder))
+    _settle(disk, folder, folders, recovered)
 
 
 def _believable(disk: Disk, folder: str, firsts: list[int], synced: Synced | None) -> Synced:
@@ -281,7 +284,7 @@ def _reason(found: LogScan) -> str:
     return f"the batch there is damaged (code {found.reason})"
 
 
-def _settle(disk: Disk, folder: str, recovered: Recovered) -> None:
+def _settle(disk: Disk, folder: str, folders: tuple[str, ...], recovered: Recovered) -> None:
     """Bring what was verified to the disk, then note that it is there."""
     last = recovered.segments[-1]
     try:
@@ -292,7 +295,8 @@ def _settle(disk: Disk, folder: str, recovered: Recovered) -> None:
                     segment.index.sync()
                 if segment is not last:
                     segment.close()
-        disk.sync_folder(folder)
+        for dirty in folders:
+            disk.sync_folder(dirty)
     except OSError as error:
         raise StorageFailed(f"{folder}: recovered bytes cannot be synced: {error}") from error
     write_synced(disk, folder, synced_record(last))

@@ -52,6 +52,8 @@ def scan_log(
 
 
 def _take(found: LogScan, part: kernel.Scan, region: bytes) -> None:
+    if not part.end:
+        return
     at = found.end
     ends = [entry[2] for entry in part.entries[1:]]
     ends.append(part.end)
