@@ -15,6 +15,11 @@ from setuptools.errors import BaseError, CCompilerError
 
 KERNEL = "wire/iggy_wire/_kernel.pyx"
 HASHES = ["wire/iggy_wire/_xxh3_avx2.c", "wire/iggy_wire/_xxh3_avx512.c"]
+INCLUDED = [
+    "wire/iggy_wire/_kernel_walk.pxi",
+    "wire/iggy_wire/_kernel_columns.pxi",
+    "wire/iggy_wire/_xxh3.h",
+]
 HASH_HEADER = "arrow/vendored/xxhash/xxhash.h"
 
 
@@ -37,7 +42,7 @@ def say_plain(reason: str) -> None:
         return  # an installer asks this file several questions before it builds
     sys.stderr.write(
         f"\niggykube: the kernel is NOT compiled ({reason}).\n"
-        "iggykube: everything works, but verifying and reading batches is 5 to 20 times slower.\n"
+        "iggykube: everything works, but verifying and reading batches takes 20 times as long or more.\n"
         "iggykube: install a C compiler and install again to change that.\n\n"
     )
 
@@ -62,7 +67,7 @@ def kernel_extensions() -> list[Extension]:
         Extension(
             "iggy_wire._kernel",
             [KERNEL, *HASHES],
-            depends=["wire/iggy_wire/_xxh3.h"],
+            depends=INCLUDED,
             include_dirs=["wire/iggy_wire", str(include)],
             extra_compile_args=["-O3", "-g0"],
             optional=True,  # lets setuptools copy what is there when compiling failed

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("_kernel.pyx", "_xxh3.h", "_xxh3_avx2.c", "_xxh3_avx512.c")
+SOURCES = (
+    "_kernel.pyx",
+    "_kernel_walk.pxi",
+    "_kernel_columns.pxi",
+    "_xxh3.h",
+    "_xxh3_avx2.c",
+    "_xxh3_avx512.c",
+)
 
 
 @pytest.fixture
