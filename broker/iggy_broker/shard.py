@@ -14,6 +14,7 @@ import signal
 import socket
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -160,7 +161,7 @@ class Shard:
     async def _connect(self, links: Links, owner: ShardOwner, landing: Landing) -> None:
         for peer, sock in self._plan.links.items():
             link = Link(peer, owner, loop=self._loop, landing=landing, on_lost=self._on_lost)
-            await self._loop.create_unix_connection(lambda link=link: link, sock=sock)
+            await self._loop.create_unix_connection(partial(_same, link), sock=sock)
             links.add(link)
         self._parts.callback(links.close)
 
@@ -249,6 +250,10 @@ class Shard:
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
         self._stop.set()
+
+
+def _same(link: Link) -> Link:
+    return link
 
 
 def current_config_path(root: Path) -> Path:

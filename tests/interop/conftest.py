@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+
 from broker_process import BrokerProcess, running_broker
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from broker_process import BrokerProcess
 
+from broker_process import BrokerProcess
 from iggy_client.client import Client, messages
 from iggy_client.errors import ClientError, LinkError
 from iggy_wire.batch import Message
@@ -111,7 +111,9 @@ def test_ten_kills_lose_nothing_acknowledged_and_reuse_no_offset(
             broker.start()
             with broker.client() as client:
                 stored = read_all(client)
-            lost = {key for key, payload in history.acknowledged.items() if stored.get(key) != payload}
+            lost = {
+                key for key, payload in history.acknowledged.items() if stored.get(key) != payload
+            }
             assert not lost, f"after kill {life}"
         assert len(history.acknowledged) >= KILLS * ACKNOWLEDGED_BEFORE_KILL
         assert broker.stop() == 0
@@ -137,7 +139,10 @@ def test_acknowledged_changes_and_offsets_survive_a_kill(tmp_path: Path) -> None
             assert names == {f"s{number}" for number in range(20) if number != 7}
             for name in names:
                 stored = client.get_offset("c", name, "t", 1)
-                assert stored is not None and (stored.current_offset, stored.stored_offset) == (4, 3)
+                assert stored is not None and (stored.current_offset, stored.stored_offset) == (
+                    4,
+                    3,
+                )
                 assert [group.name for group in client.get_groups(name, "t")] == ["g"]
             with pytest.raises(ClientError):
                 client.send("s7", "t", Partitioning.partition(1), [Message(b"m")])

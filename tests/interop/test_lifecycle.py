@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
 import socket
 import threading
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
-from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker, wait_for_exit
 
+from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker, wait_for_exit
 from iggy_client.client import Client
 from iggy_client.errors import ClientError, LinkError
 from iggy_wire.batch import Message
@@ -59,21 +61,17 @@ def test_another_number_of_shards_finds_the_same_data(tmp_path: Path) -> None:
 
 def test_requests_in_flight_are_answered_before_a_stop(tmp_path: Path) -> None:
     acknowledged: list[int] = []
+    enough = threading.Event()
 
     def produce(broker: BrokerProcess) -> None:
-        try:
-            with broker.client() as client:
-                while True:
-                    for partition in range(4):
-                        target = Partitioning.partition(partition)
-                        client.send("s", "t", target, [Message(b"m")])
-                        acknowledged.append(partition)
-                        if len(acknowledged) == 100:
-                            enough.set()
-        except (LinkError, OSError):
-            return
+        with suppress(LinkError, OSError), broker.client() as client:
+            for number in itertools.count():
+                partition = number % 4
+                client.send("s", "t", Partitioning.partition(partition), [Message(b"m")])
+                acknowledged.append(partition)
+                if len(acknowledged) >= 100:
+                    enough.set()
 
-    enough = threading.Event()
     with running_broker(tmp_path) as broker:
         with broker.client() as client:
             client.create_stream("s")

@@ -1,13 +1,13 @@
-"""Bytes that no proper client sends: each gets a typed refusal or a close, and the broker serves on."""
+"""Bytes that no proper client sends: each is refused or ends the connection, never the broker."""
 
 from __future__ import annotations
 
+import itertools
 import uuid
 
 import pytest
-from broker_process import BrokerProcess
-from raw_frames import Header, RawClient
 
+from broker_process import BrokerProcess
 from iggy_client.client import Client
 from iggy_wire.batch import Message, build
 from iggy_wire.codes import Command, Operation
@@ -40,6 +40,7 @@ from iggy_wire.requests import (
     UpdateStream,
     UpdateTopic,
 )
+from raw_frames import Header, RawClient
 
 
 @pytest.fixture
@@ -204,10 +205,7 @@ def test_old_logins_are_evicted(broker: BrokerProcess, code: int) -> None:
         assert header.reason == EvictionReason.MALFORMED_LOGIN
 
 
-@pytest.mark.parametrize(
-    "code",
-    sorted(set(Command) - {38, 39, 40, 44, 45, 100, 120})
-)
+@pytest.mark.parametrize("code", sorted(set(Command) - {38, 39, 40, 44, 45, 100, 120}))
 def test_every_known_code_is_answered(broker: BrokerProcess, code: int) -> None:
     with RawClient(broker.tcp_port) as client:
         client.login()
@@ -311,9 +309,18 @@ def test_missing_targets_have_their_own_errors(broker: BrokerProcess, stream: st
     name, topic, missing = Identifier(stream), Identifier("t"), Identifier("missing")
     consumer, first = Consumer.plain(1), PollingStrategy.first()
     expected: list[tuple[Request, ErrorCode]] = [
-        (SendMessages(missing, topic, Partitioning.balanced(), 1, batch), ErrorCode.RESOURCE_NOT_FOUND),
-        (SendMessages(name, missing, Partitioning.balanced(), 1, batch), ErrorCode.RESOURCE_NOT_FOUND),
-        (SendMessages(name, topic, Partitioning.partition(4), 1, batch), ErrorCode.RESOURCE_NOT_FOUND),
+        (
+            SendMessages(missing, topic, Partitioning.balanced(), 1, batch),
+            ErrorCode.RESOURCE_NOT_FOUND,
+        ),
+        (
+            SendMessages(name, missing, Partitioning.balanced(), 1, batch),
+            ErrorCode.RESOURCE_NOT_FOUND,
+        ),
+        (
+            SendMessages(name, topic, Partitioning.partition(4), 1, batch),
+            ErrorCode.RESOURCE_NOT_FOUND,
+        ),
         (PollMessages(consumer, missing, topic, 0, first, 1), ErrorCode.STREAM_ID_NOT_FOUND),
         (PollMessages(consumer, name, missing, 0, first, 1), ErrorCode.TOPIC_ID_NOT_FOUND),
         (PollMessages(consumer, name, topic, 4, first, 1), ErrorCode.PARTITION_NOT_FOUND),
@@ -339,7 +346,7 @@ def test_a_slow_sender_of_half_frames_holds_up_nobody(broker: BrokerProcess, str
         SendMessages(Identifier(stream), Identifier("t"), Partitioning.partition(0), 10, batch)
     )
     cuts = [0, 1, 100, 256, 300, 500_000, len(frame)]
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in itertools.pairwise(cuts):
         frame_of.send(frame[start:end])
         assert_alive(broker, stream)
     header, _ = frame_of.receive()

@@ -6,10 +6,12 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 import apache_iggy
 import pytest
 from apache_iggy import Consumer, IggyClient, Partitioning, PollingStrategy, SendMessage
+
 from broker_process import PASSWORD, USERNAME, BrokerProcess
 
 PARTITIONS = 6  # of a test's topic: both shards own some of them
@@ -32,7 +34,7 @@ def with_client(
     asyncio.run(run())
 
 
-async def make_topic(client: IggyClient, partitions: int = PARTITIONS, **options: object) -> str:
+async def make_topic(client: IggyClient, partitions: int = PARTITIONS, **options: Any) -> str:
     """A stream with one topic `t`; the stream's name."""
     stream = name_of("stream")
     await client.create_stream(stream)
@@ -46,7 +48,7 @@ async def send(client: IggyClient, stream: str, partition: int, texts: list[str]
     return int(confirmation.base_offset)
 
 
-async def poll(
+async def poll(  # noqa: PLR0913 -- the official client has as many
     client: IggyClient,
     stream: str,
     partition: int,
@@ -184,9 +186,9 @@ def test_what_is_sent_is_polled_on_every_partition(broker: BrokerProcess) -> Non
 
 def test_every_strategy_starts_where_it_says(broker: BrokerProcess) -> None:
     async def offsets(
-        client: IggyClient, stream: str, strategy: PollingStrategy, **options: int
+        client: IggyClient, stream: str, strategy: PollingStrategy, count: int = 100
     ) -> list[int]:
-        found = await poll(client, stream, 1, strategy, **options)
+        found = await poll(client, stream, 1, strategy, count=count)
         return [message.offset() for message in found]
 
     async def work(client: IggyClient) -> None:
@@ -236,7 +238,9 @@ def test_keys_and_balance_spread_messages(broker: BrokerProcess) -> None:
     async def work(client: IggyClient) -> None:
         stream = await make_topic(client)
         for number in range(PARTITIONS):
-            await client.send_messages(stream, "t", Partitioning.balanced(), [SendMessage(str(number))])
+            await client.send_messages(
+                stream, "t", Partitioning.balanced(), [SendMessage(str(number))]
+            )
         counts = [
             len(await poll(client, stream, partition, PollingStrategy.First()))
             for partition in range(PARTITIONS)
@@ -304,7 +308,7 @@ def test_joining_a_group_is_refused_by_name_of_the_error(broker: BrokerProcess) 
     async def work(client: IggyClient) -> None:
         stream = await make_topic(client)
         await client.create_consumer_group(stream, "t", "g")
-        with pytest.raises(RuntimeError, match="[Ff]eature"):
+        with pytest.raises(RuntimeError, match=r"[Ff]eature"):
             await client.join_consumer_group(stream, "t", "g")
         await client.ping()
 
@@ -337,9 +341,7 @@ def test_persisted_topics_answer_sends_and_polls(broker: BrokerProcess) -> None:
         )
         for partition in range(PARTITIONS):
             assert await send(client, stream, partition, ["a", "b"]) == 0
-            found = await poll(
-                client, stream, partition, PollingStrategy.Next(), auto_commit=True
-            )
+            found = await poll(client, stream, partition, PollingStrategy.Next(), auto_commit=True)
             assert [message.payload() for message in found] == [b"a", b"b"]
 
     with_client(broker, work)

@@ -1,4 +1,4 @@
-"""What the official Python client cannot say, by our own: offsets, the server's own partitioning."""
+"""What the official Python client cannot say, by our own: offsets, balancing by the server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import uuid
 from collections import Counter
 
 import pytest
-from broker_process import BrokerProcess
 
+from broker_process import BrokerProcess
 from iggy_client.client import Client
 from iggy_client.errors import ClientError
 from iggy_wire.batch import Message

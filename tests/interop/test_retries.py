@@ -5,9 +5,8 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from broker_process import BrokerProcess
-from raw_frames import RawClient
 
+from broker_process import BrokerProcess
 from iggy_wire.batch import Message, build
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
@@ -16,6 +15,7 @@ from iggy_wire.primitives import Consumer, Identifier, Partitioning, PollingStra
 from iggy_wire.replies import Confirmations
 from iggy_wire.requests import CreateStream, PollMessages, SendMessages
 from iggy_wire.results import split_result
+from raw_frames import RawClient
 
 
 def new_name() -> str:
@@ -137,7 +137,9 @@ def test_requests_of_all_kinds_in_one_burst_are_answered_in_order(
         received = [client.receive() for _ in range(half)]
         client.send(data[len(data) // 2 :])
         received += [client.receive() for _ in range(len(operations) - half)]
-        assert [header.operation for header, _ in received if isinstance(header, ReplyHeader)] == operations
+        assert [
+            header.operation for header, _ in received if isinstance(header, ReplyHeader)
+        ] == operations
 
 
 def test_a_reader_that_is_slow_gets_everything(broker: BrokerProcess, stream: str) -> None:

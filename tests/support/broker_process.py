@@ -1,4 +1,4 @@
-"""A real broker in a process group of its own: ports of the system's choice, logs kept, ended by id."""
+"""A real broker in a process group of its own: any ports, logs kept, ended by its id."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Self
 
 from broker_process import PASSWORD, USERNAME
-
 from iggy_wire.codes import Operation
 from iggy_wire.dialect import P11
 from iggy_wire.header import (
