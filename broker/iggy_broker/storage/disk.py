@@ -293,7 +293,9 @@ class RealDisk:
         temporary = f"{path}.tmp"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         try:
-            os.write(fd, data)
+            rest = memoryview(data)
+            while rest:  # a nearly full disk takes a part, and refuses the rest
+                rest = rest[os.write(fd, rest) :]
             if sync:
                 os.fdatasync(fd)
         finally:
