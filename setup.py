@@ -42,7 +42,7 @@ def say_plain(reason: str) -> None:
         return  # an installer asks this file several questions before it builds
     sys.stderr.write(
         f"\niggykube: the kernel is NOT compiled ({reason}).\n"
-        "iggykube: everything works, but verifying and reading batches takes 20 times as long or more.\n"
+        "iggykube: everything works, but checking and reading batches takes 20 times as long.\n"
         "iggykube: install a C compiler and install again to change that.\n\n"
     )
 
