@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
@@ -33,8 +34,14 @@ class Reporter:
         """One line: `{"event": kind, …}`."""
         line = json.dumps({"event": kind, **fields})
         with self._lock:
-            self._out.write(line + "\n")
-            self._out.flush()
+            try:
+                self._out.write(line + "\n")
+                self._out.flush()
+            except BrokenPipeError:
+                # Whoever started us was killed. The batch is finished all the same, told to nobody.
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._out.fileno())
+                os.close(nowhere)
 
     def show(self, line: str) -> None:
         """A row of the console sink, as an event of its own."""
