@@ -17,6 +17,8 @@ restarted leaves old records behind, which are skipped by their numbers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -182,8 +184,7 @@ def load(
     `entries_max`: changes kept in the journal before they are folded into a snapshot. Raises
     MetadataDamaged, or OSError when the files cannot be read or written.
     """
-    folder = f"{folder}/{FOLDER}"
-    disk.make_folders(folder)
+    folder = _make_folder(disk, folder)
     state = _read_snapshot(disk, f"{folder}/{SNAPSHOT_FILE}")
     path = f"{folder}/{JOURNAL_FILE}"
     data = _read_journal(disk, path)
@@ -201,6 +202,19 @@ def load(
         warn=warn,
     )
     return Recovered(state, journal, notes)
+
+
+def _make_folder(disk: Disk, root: str) -> str:
+    """The folder of the metadata, known to the disk before anything is acknowledged in it.
+
+    At every start: the start that made the folders may have died before it synced them.
+    """
+    folder = f"{root}/{FOLDER}"
+    disk.make_folders(folder)
+    disk.sync_folder(root)
+    with contextlib.suppress(PermissionError):  # not ours to read, so not made by us either
+        disk.sync_folder(os.path.dirname(root))
+    return folder
 
 
 _JOURNAL_HEAD: Final = _FILE_HEAD.pack(_JOURNAL_MAGIC, VERSION, 0)
