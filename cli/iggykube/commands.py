@@ -55,7 +55,7 @@ _output = click.option(
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="iggykube", prog_name="iggykube")
+@click.version_option(__version__, prog_name="iggykube")
 def cli() -> None:
     """Event streams from the same YAML on a laptop and on Kubernetes.
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from iggykube.local.snapshot import SinkRow, SinkState, Snapshot, TopicRow
 
 NOTES_SHOWN_MAX: Final = 8
+WIDTH_ELSEWHERE: Final = 200
 _STYLES: Final = {
     SinkState.RUNNING: "green",
     SinkState.COMPLETED: "green",
@@ -29,12 +30,13 @@ def count(number: int) -> str:
 def render(snapshot: Snapshot) -> RenderableType:
     """The whole snapshot."""
     head = Text.assemble(
-        ("broker ", "dim"),
+        ("broker   ", "dim"),
         (snapshot.address, "bold"),
-        ("   metrics ", "dim"),
+        ("\nmetrics  ", "dim"),
         f"http://{snapshot.monitoring_address}/metrics",
-        ("   data ", "dim"),
+        ("\ndata     ", "dim"),
         snapshot.data,
+        "\n",
     )
     parts: list[RenderableType] = [head, _table(snapshot)]
     parts += [
@@ -52,14 +54,16 @@ def render(snapshot: Snapshot) -> RenderableType:
     return Group(*parts)
 
 
-_COLUMNS: Final = ("STREAM", "TOPIC", "PARTITIONS", "MESSAGES", "SINK", "TYPE", "STATE")
-_NUMBERS: Final = ("PARTITIONS", "MESSAGES", "COMMITTED", "LAG")
+_COLUMNS: Final = ("STREAM", "TOPIC", "PARTS", "MESSAGES", "SINK", "STATE", "COMMITTED", "LAG")
+_NUMBERS: Final = ("PARTS", "MESSAGES", "COMMITTED", "LAG")
 
 
 def _table(snapshot: Snapshot) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in (*_COLUMNS, "COMMITTED", "LAG"):
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+    for name in _COLUMNS:
+        # Numbers are never broken; names are, where a terminal is narrow.
+        is_number = name in _NUMBERS
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
     for stream in snapshot.streams:
         rows = [row for topic in stream.topics for row in _topic_rows(topic)]
         for index, row in enumerate(rows or [()]):
@@ -73,13 +77,14 @@ def _topic_rows(topic: TopicRow) -> Iterator[tuple[str | Text, ...]]:
     if not topic.sinks:
         yield head
     for index, sink in enumerate(topic.sinks):
-        yield (*(head if index == 0 else ("", "", "")), *_sink_cells(sink))
+        yield (*(head if index == 0 else ("", "", "")), *_sink_cells(topic, sink))
 
 
-def _sink_cells(sink: SinkRow) -> tuple[str | Text, ...]:
+def _sink_cells(topic: TopicRow, sink: SinkRow) -> tuple[str | Text, ...]:
     restarts = f" ({sink.restarts} restarts)" if sink.restarts else ""
     state = Text(f"{sink.state}{restarts}", style=_STYLES[sink.state])
-    return (sink.name, sink.type, state, count(sink.committed), count(sink.lag))
+    name = f"{sink.name.removeprefix(f'{topic.name}.')} ({sink.type})"
+    return (name, state, count(sink.committed), count(sink.lag))
 
 
 def line(snapshot: Snapshot) -> str:
@@ -94,6 +99,7 @@ def line(snapshot: Snapshot) -> str:
     return "; ".join(parts) or "no topics"
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Where to write. Long names are not cut when the output is no terminal."""
-    return Console(stderr=stderr, soft_wrap=True, highlight=False)
+def console() -> Console:
+    """Where to write. What is no terminal has no edge to wrap at."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=WIDTH_ELSEWHERE)

@@ -54,7 +54,7 @@ def load(path: Path) -> State:
     """The state of a data directory; empty for a new one. Raises LocalError for a broken file."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=State)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return State()
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error
