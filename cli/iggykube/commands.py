@@ -10,6 +10,7 @@ from typing import Final
 import click
 from rich.live import Live
 
+from iggy_broker import __version__
 from iggy_operator.documents import Document
 from iggy_operator.resources import Resources, load
 from iggykube import view
