@@ -25,7 +25,6 @@ from iggy_wire.replies import (
     ClientDetails,
     Cluster,
     Confirmation,
-    Confirmations,
     Group,
     GroupDetails,
     Groups,
@@ -39,6 +38,7 @@ from iggy_wire.replies import (
     TopicDetails,
     TopicHeader,
     Topics,
+    decode_confirmation,
 )
 from iggy_wire.request_base import Request
 from iggy_wire.requests import (
@@ -205,14 +205,7 @@ def send_batch(
         raise WireError(ErrorCode.INVALID_FORMAT, detail)
     count = _U32.unpack_from(batch, _COUNT_AT)[0]
     request = SendMessages(_id(stream), _id(topic), partitioning, count, batch)
-    return Call(request, _first_confirmation)
-
-
-def _first_confirmation(payload: memoryview) -> Confirmation:
-    confirmations = Confirmations.decode(payload).confirmations
-    if not confirmations:
-        raise WireError(ErrorCode.INVALID_FORMAT, "confirmations: one expected, none came")
-    return confirmations[0]
+    return Call(request, decode_confirmation)
 
 
 def with_ids(messages: Sequence[Message]) -> list[Message]:

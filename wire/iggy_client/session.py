@@ -6,8 +6,9 @@ eviction, size, status, operation, result section (Iggy protocol 0.11, client ch
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from iggy_client.errors import ClientError, LinkError, SessionLostError
 from iggy_wire import kernel
@@ -46,16 +47,14 @@ _OPERATIONS: Final = frozenset(Operation)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One command: what to send, and how to read the payload of its reply."""
 
     request: Request
     read: Callable[[memoryview], T]
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True, gc=False):
     """A request on its way. `parts` are the bytes to send, in order, not joined."""
 
     request: Request
@@ -83,15 +82,16 @@ class Session:
             body: tuple[Buffer, ...] = (request.encode_head(), request.batch)
         else:
             body = (request.encode(),)
-        header = RequestHeader(
-            operation=operation,
-            client=self.client,
-            size=HEADER_BYTES + sum(len(part) for part in body),
-            request=0 if operation == Operation.REGISTER else self._next_request,
-            session=0 if operation == Operation.REGISTER else self.number,
-            code=request.command if operation == Operation.NON_REPLICATED else 0,
-            request_checksum=_stamp(operation, body[0]),
-        )
+        size = HEADER_BYTES
+        for part in body:
+            size += len(part)
+        if operation == Operation.REGISTER:
+            number = session = 0
+        else:
+            number, session = self._next_request, self.number
+        code = int(request.command) if operation == Operation.NON_REPLICATED else 0
+        stamp = _stamp(operation, body[0])
+        header = RequestHeader(operation, self.client, size, number, session, code, stamp)
         if operation not in (Operation.REGISTER, Operation.NON_REPLICATED):
             self._next_request += 1
         return Pending(request, header, (header.encode() + body[0], *body[1:]))

@@ -7,6 +7,7 @@ from iggy_wire.replies_messages import (
     Polled,
     StoredOffset,
     confirmation_bytes,
+    decode_confirmation,
     poll_head_bytes,
 )
 from iggy_wire.replies_resources import (
@@ -77,6 +78,7 @@ __all__ = [
     "UserDetails",
     "Users",
     "confirmation_bytes",
+    "decode_confirmation",
     "poll_head_bytes",
     "rejection_bytes",
     "split_result",

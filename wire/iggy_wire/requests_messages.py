@@ -1,7 +1,7 @@
 """Bodies of requests that move messages and consumer offsets.
 
-The hot ones. Clients repeat the same target again and again, so the decoded targets of the last
-`TARGETS_MAX` different ones are kept, found by their raw bytes.
+The hot ones. Clients repeat the same target again and again, so the last `TARGETS_MAX` different
+ones are kept in both forms: decoded by their bytes, encoded by their values.
 """
 
 from functools import lru_cache
@@ -25,10 +25,13 @@ from iggy_wire.primitives import (
 )
 from iggy_wire.request_base import Request
 
+_ACKS: Final = tuple(AckLevel)
+
 TARGETS_MAX: Final = 1024  # of at most 1 KiB each; the one not used for longest is forgotten
 _TARGET_BYTES_MAX: Final = 1024
 
 _U32: Final = Struct("<I")
+_STORE_TAIL: Final = Struct("<QB")  # offset, ack level
 _POLL_TAIL: Final = Struct("<BQIB")  # strategy kind and value, count, auto commit
 
 SendTarget = tuple[Identifier, Identifier, Partitioning]
@@ -106,12 +109,10 @@ class PollMessages(Request, frozen=True, gc=False):
     @classmethod
     def decode(cls, body: Buffer) -> Self:
         """The request of this body."""
-        tail_at = len(body) - _POLL_TAIL.size
-        if not 0 < tail_at <= _TARGET_BYTES_MAX:
-            return super().decode(body)
         view = memoryview(body)
-        target = _read_target(bytes(view[:tail_at]))
-        if target is None:  # bytes behind the end, or a fault that must get its own words
+        tail_at = len(view) - _POLL_TAIL.size
+        target = _target_before(view, tail_at)
+        if target is None:
             return super().decode(body)
         kind, value, count, auto_commit = _POLL_TAIL.unpack_from(view, tail_at)
         reader = Reader(view)
@@ -145,6 +146,19 @@ class StoreConsumerOffset(Request, frozen=True, gc=False):
             + u64_bytes(self.offset, "offset")
             + u8_bytes(self.ack, "ack level")
         )
+
+    @classmethod
+    def decode(cls, body: Buffer) -> Self:
+        """The request of this body."""
+        view = memoryview(body)
+        tail_at = len(view) - _STORE_TAIL.size
+        target = _target_before(view, tail_at)
+        if target is None:
+            return super().decode(body)
+        offset, ack = _STORE_TAIL.unpack_from(view, tail_at)
+        if ack > AckLevel.QUORUM:
+            return super().decode(body)  # to be refused there
+        return cls(*target, offset, _ACKS[ack])
 
     @classmethod
     def _read(cls, reader: Reader) -> Self:
@@ -221,11 +235,16 @@ def send_head(
     stream: Identifier, topic: Identifier, partitioning: Partitioning, messages_count: int
 ) -> bytes:
     """All of a send body that stands before its batch."""
-    count = u32_bytes(messages_count, "messages count")
-    metadata = stream.encode() + topic.encode() + partitioning.encode() + count
-    return _U32.pack(len(metadata)) + metadata
+    return _send_target_bytes(stream, topic, partitioning) + u32_bytes(messages_count, "count")
 
 
+@lru_cache(TARGETS_MAX)
+def _send_target_bytes(stream: Identifier, topic: Identifier, partitioning: Partitioning) -> bytes:
+    target = stream.encode() + topic.encode() + partitioning.encode()
+    return _U32.pack(len(target) + _U32.size) + target
+
+
+@lru_cache(TARGETS_MAX)
 def read_target_bytes(
     consumer: Consumer, stream: Identifier, topic: Identifier, partition_id: int | None
 ) -> bytes:
@@ -240,6 +259,16 @@ def _send_target(target: bytes) -> SendTarget:
     partitioning = Partitioning.read(reader)
     reader.finish("metadata")
     return stream, topic, partitioning
+
+
+def _target_before(body: memoryview, tail_at: int) -> ReadTarget | None:
+    """The target that fills `body` up to `tail_at`, or None: read it field by field.
+
+    None means bytes behind the end, or a fault, which must be told in its own words.
+    """
+    if not 0 < tail_at <= _TARGET_BYTES_MAX:
+        return None
+    return _read_target(bytes(body[:tail_at]))
 
 
 @lru_cache(TARGETS_MAX)
