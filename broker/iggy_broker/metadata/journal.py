@@ -205,12 +205,14 @@ def load(
 
 
 def _make_folder(disk: Disk, root: str) -> str:
-    """The folder of the metadata, known to the disk before anything is acknowledged in it.
+    """The folder of the metadata, on the disk with its entries before we build on them.
 
-    At every start: the start that made the folders may have died before it synced them.
+    At every start: the life before may have been killed between a rename (of a snapshot, of a new
+    journal) or a new folder and its sync. We see those; a power cut would still undo them.
     """
     folder = f"{root}/{FOLDER}"
     disk.make_folders(folder)
+    disk.sync_folder(folder)
     disk.sync_folder(root)
     with contextlib.suppress(PermissionError):  # not ours to read, so not made by us either
         disk.sync_folder(os.path.dirname(root))

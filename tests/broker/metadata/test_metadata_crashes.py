@@ -50,7 +50,7 @@ class Broker:
             self.acknowledged = entry.op
 
 
-def crashes_until_done(seed: int, *, power_cut: bool) -> int:
+def crashes_until_done(seed: int, *, power_cuts: float) -> int:
     """How many crashes it took until the whole history was acknowledged."""
     chance, disk, broker, crashes = random.Random(seed), mounted(SimulatedDisk(seed)), Broker(), 0
     while True:
@@ -59,15 +59,15 @@ def crashes_until_done(seed: int, *, power_cut: bool) -> int:
             broker.live(disk)
         except Crashed:
             crashes += 1
-            disk = disk.crash(power_cut=power_cut)
+            disk = disk.crash(power_cut=chance.random() < power_cuts)
         else:
             assert broker.acknowledged == len(HISTORY)
             return crashes
 
 
-@pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power-cut"])
-def test_acknowledged_changes_survive_any_crash(power_cut: bool) -> None:
-    counts = [crashes_until_done(seed, power_cut=power_cut) for seed in range(150)]
+@pytest.mark.parametrize("power_cuts", [0.0, 0.5, 1.0], ids=["killed", "both", "power-cut"])
+def test_acknowledged_changes_survive_any_crash(power_cuts: float) -> None:
+    counts = [crashes_until_done(seed, power_cuts=power_cuts) for seed in range(150)]
 
     assert sum(counts) > 150, "the test is about crashes"
 
