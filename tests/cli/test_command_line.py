@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from iggykube.__main__ import run
+from iggykube.local import Folders
+
 SAMPLE = Path(__file__).parents[2] / "docs" / "samples" / "flights.yaml"
 TOPIC = """\
 apiVersion: iggykube.dev/v1alpha1
@@ -49,23 +52,27 @@ def write(tmp_path: Path, text: str) -> Path:
         (["status", "more"], ["more"]),
     ],
 )
-def test_a_wrong_command_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:
-    ended = iggykube(*arguments)
+def test_a_wrong_command_is_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: list[str]
+) -> None:
+    exit_code = run(arguments)
 
-    assert ended.returncode == 2
-    assert ended.stdout == ""
-    assert len(ended.stderr.splitlines()) == 1
-    assert all(word in ended.stderr for word in words), ended.stderr
+    told = capsys.readouterr()
+    assert exit_code == 2
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 1
+    assert all(word in told.err for word in words), told.err
 
 
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["up", "--help"], ["status", "-h"], ["--version"]]
 )
-def test_help_goes_to_stdout(arguments: list[str]) -> None:
-    ended = iggykube(*arguments)
+def test_help_goes_to_stdout(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    exit_code = run(arguments)
 
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "iggykube" in ended.stdout
+    told = capsys.readouterr()
+    assert (exit_code, told.err) == (0, "")
+    assert "iggykube" in told.out
 
 
 def test_check_accepts_the_sample() -> None:
@@ -179,8 +186,6 @@ def test_a_closed_stdout_is_a_failure_without_traceback() -> None:
 
 
 def test_secrets_are_for_the_owner_only(tmp_path: Path) -> None:
-    from iggykube.local import Folders
-
     folders = Folders(tmp_path / "data")
     folders.create()
 
