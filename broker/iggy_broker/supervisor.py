@@ -25,6 +25,7 @@ from iggy_broker import config as configuration
 from iggy_broker import logs
 from iggy_broker.clock import SystemClock
 from iggy_broker.config import Config
+from iggy_broker.heap import return_large_blocks
 from iggy_broker.metadata import recovery
 from iggy_broker.metadata.journal import Journal, MetadataDamaged
 from iggy_broker.metadata.model import State
@@ -65,6 +66,7 @@ def supervise(config: Config) -> int:
 
     Raises one of CANNOT_START, with the reason and the fix in its text.
     """
+    return_large_blocks()
     lock = _lock(config.system.path)
     current_config_path(config.system.path).unlink(missing_ok=True)
     state, log = _recover(config, RealDisk())
