@@ -23,6 +23,7 @@ from iggy_broker.config_planned import (
     OTHER_VARIABLES,
     PLANNED,
     PLANNED_LISTS,
+    PLANNED_VARIABLES,
     asks_for_nothing,
 )
 from iggy_broker.config_sections import KEYS, Config, Root
@@ -39,8 +40,11 @@ PASSWORD_BYTES: Final = range(3, 101)  # 3 to 100
 
 # Kubernetes gives every pod variables of this shape for a Service called `iggy` or `iggy-...`.
 _SERVICE_LINK: Final = re.compile(
-    r"IGGY_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+    r"IGGY_(\w+?_)??(?P<kind>SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)"
 )
+
+
+_LIST_PREFIXES: Final = tuple(f"{variable_of(name)}_" for name in PLANNED_LISTS)
 
 
 class ConfigError(Exception):
@@ -136,15 +140,21 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _take_variable(reading: _Reading, variable: str, value: str) -> None:
-    if variable in OTHER_VARIABLES or _SERVICE_LINK.fullmatch(variable):
+    if variable in OTHER_VARIABLES or _is_service_link(variable, value):
         return
     name = _BY_VARIABLE.get(variable)
     if name is not None:
         _take(reading, name, value, origin=variable)
-    elif any(variable.startswith(variable_of(name) + "_") for name in PLANNED_LISTS):
+    elif variable in PLANNED_VARIABLES or variable.startswith(_LIST_PREFIXES):
         reading.warnings.append(f"{variable}: known, but this version does not use it yet")
     else:
         reading.unknown.append(f"{variable}: unknown setting{_nearest(variable, _BY_VARIABLE)}")
+
+
+def _is_service_link(variable: str, value: str) -> bool:
+    """Whether Kubernetes made the variable; `IGGY_TCP_PORT=80` is somebody's typo instead."""
+    found = _SERVICE_LINK.fullmatch(variable)
+    return found is not None and (found["kind"] != "PORT" or "://" in value)
 
 
 def _take(reading: _Reading, name: str, value: object, *, origin: str) -> None:

@@ -85,6 +85,7 @@ PLANNED: Final = frozenset(
 
 # Lists of tables: any variable that starts like this is an element of one.
 PLANNED_LISTS: Final = ("cluster.nodes", "http.jwt.trusted_issuers")
+PLANNED_VARIABLES: Final = frozenset({"IGGY_ENV_PATH"})
 
 # Variables that are no settings: of the programs around the broker, or read elsewhere.
 OTHER_VARIABLES: Final = frozenset(
@@ -95,7 +96,6 @@ OTHER_VARIABLES: Final = frozenset(
         "IGGY_PASSWORD",
         "IGGY_CONFIG_PATH",
         "IGGY_CONFIG_STRICT",
-        "IGGY_ENV_PATH",
         "IGGY_DISPLAY_CONFIG",
         "IGGY_SHARD_RUNTIME_CAPACITY",
         "IGGY_CI_BUILD",

@@ -194,10 +194,16 @@ def test_planned_keys_warn_only_if_they_ask_for_something() -> None:
 def test_planned_lists_are_known() -> None:
     text = '[[cluster.nodes]]\nname = "a"\n[[cluster.nodes]]\nname = "b"'
 
-    loaded = from_file(text, IGGY_CLUSTER_NODES_0_NAME="c")
+    loaded = from_file(text, IGGY_CLUSTER_NODES_0_NAME="c", IGGY_ENV_PATH=".env")
 
-    assert len(loaded.warnings) == 2
+    assert len(loaded.warnings) == 3
     assert all("does not use it yet" in warning for warning in loaded.warnings)
+
+
+def test_a_typo_is_not_mistaken_for_a_service_of_kubernetes() -> None:
+    (warning,) = config.load(None, {"IGGY_TCP_PORT": "8090"}).warnings
+
+    assert "IGGY_TCP_PORT: unknown setting" in warning
 
 
 def test_variables_that_are_no_settings_are_left_alone() -> None:

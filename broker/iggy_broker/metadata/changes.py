@@ -4,7 +4,8 @@ A change names its targets as the client did (id or name) and is resolved when i
 the order of the journal. Everything else that applying needs is in its `Entry`, so that every
 shard, and every later start, computes the same state from the same entries.
 
-The bytes are a storage format: tags and field names stay, new fields get a default.
+The bytes are a storage format: tags and field names stay, new fields get a default. A field that
+older brokers must not overlook raises `journal.VERSION`, which makes them refuse the files.
 """
 
 from __future__ import annotations

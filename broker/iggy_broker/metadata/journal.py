@@ -23,7 +23,7 @@ import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ from iggy_broker.metadata.changes import Entry, decode_entries, encode_entries
 from iggy_broker.metadata.model import State
 from iggy_broker.storage.disk import Disk, File, StorageFailed
 from iggy_wire.kernel import xxh3_64
+
+T = TypeVar("T")
 
 FOLDER: Final = "metadata"
 SNAPSHOT_FILE: Final = "snapshot.bin"
@@ -106,15 +108,15 @@ class Journal:
             await self._in_thread(self._sync)
         finally:
             self._file.release()
-        if self._snapshot_is_due():
-            await self._in_thread(self._fold, state)
+        if self._snapshot_is_due() and await self._in_thread(self._fold, state):
+            self._start_anew()
 
     def append_now(self, state: State, entries: Sequence[Entry]) -> None:
         """The same, blocking: for the start, before there is a loop."""
         self._write(entries)
         self._sync()
-        if self._snapshot_is_due():
-            self._fold(state)
+        if self._snapshot_is_due() and self._fold(state):
+            self._start_anew()
 
     def close(self) -> None:
         """Give the descriptor and the thread back; a later use takes them again."""
@@ -123,10 +125,10 @@ class Journal:
             self._thread = None
         self._file.close()
 
-    async def _in_thread(self, work: Callable[..., None], *arguments: State) -> None:
+    async def _in_thread(self, work: Callable[..., T], *arguments: State) -> T:
         if self._thread is None:  # not before the fork: threads do not survive it
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def _write(self, entries: Sequence[Entry]) -> None:
         record = _record(entries)
@@ -157,19 +159,25 @@ class Journal:
     def _snapshot_is_due(self) -> bool:
         return self._entries_count >= self._snapshot_at or self._size_bytes > JOURNAL_BYTES_MAX
 
-    def _fold(self, state: State) -> None:
-        """Write a snapshot and start an empty journal. In this order: see the crash at the top."""
+    def _fold(self, state: State) -> bool:
+        """Write a snapshot, then an empty journal over the old one; False if there is no room.
+
+        In this order: see the crash at the top. Runs in a thread, so it opens and closes nothing.
+        """
         try:
             self._disk.write_file(self._snapshot_path, encode_snapshot(state), sync=True)
         except OSError as error:
             self._warn(f"{self._snapshot_path}: no snapshot now ({error}); the journal goes on")
             self._snapshot_at = self._entries_count + self._entries_max
-            return
-        self._file.close()
+            return False
         try:
             self._disk.write_file(self._path, _JOURNAL_HEAD, sync=True)
         except OSError as error:
             raise StorageFailed(f"{self._path}: cannot start a new journal: {error}") from error
+        return True
+
+    def _start_anew(self) -> None:
+        self._file.close()
         self._file = self._disk.open(self._path)
         self._size_bytes = len(_JOURNAL_HEAD)
         self._entries_count = 0
