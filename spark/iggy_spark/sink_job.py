@@ -14,10 +14,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -41,6 +41,9 @@ LISTENER_WAIT_S = 5.0  # for the last events of a query that has ended
 LOOK_S = 0.1
 
 
+RunSpark = Callable[..., AbstractContextManager[SparkSession]]
+
+
 class StopRequested(Exception):
     """Raised into Spark to keep it from starting another batch."""
 
@@ -48,25 +51,28 @@ class StopRequested(Exception):
 class Stop:
     """Whether somebody asked the job to end."""
 
-    def __init__(self) -> None:
-        """Nobody has."""
+    def __init__(self, *, signals: bool) -> None:
+        """`signals`: SIGTERM and SIGINT ask, once `install` was called."""
+        self._signals = signals
         self._asked = threading.Event()
 
     def install(self) -> None:
-        """Listen for SIGTERM and SIGINT. PySpark installs a handler of its own: call this after."""
-        signal.signal(signal.SIGTERM, self._ask)
-        signal.signal(signal.SIGINT, self._ask)
+        """Listen for signals. PySpark installs a handler of its own: call this again after."""
+        if self._signals:
+            signal.signal(signal.SIGTERM, lambda number, frame: self.ask())
+            signal.signal(signal.SIGINT, lambda number, frame: self.ask())
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def ask(self) -> None:
+        """End the job after the running batch."""
         self._asked.set()
 
     @property
     def asked(self) -> bool:
-        """True from the first signal on."""
+        """True from the first request on."""
         return self._asked.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but not past the first signal."""
+        """Sleep, but not past the first request."""
         self._asked.wait(seconds)
 
 
@@ -82,10 +88,10 @@ class BatchWriter:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write one batch; collecting the frame is what makes the tasks run."""
-        if self._stop.asked:
-            raise StopRequested("stopping: no further batch is begun")
         self.running = True
         try:
+            if self._stop.asked:
+                raise StopRequested("stopping: no further batch is begun")
             rows = frame.collect()
             results = [_written(json.loads(row["result"])) for row in rows]
             self._sink.commit(results)
@@ -105,15 +111,24 @@ def _written(fields: dict[str, object]) -> Written:
 class Job:
     """One run from start to end."""
 
-    def __init__(self, config: JobConfig, environ: Mapping[str, str], reporter: Reporter) -> None:
-        """Checks what can be checked without broker and target.
+    def __init__(
+        self,
+        config: JobConfig,
+        environ: Mapping[str, str],
+        reporter: Reporter,
+        *,
+        stop: Stop,
+        running: RunSpark = session.running,
+    ) -> None:
+        """Checks what can be checked without broker and target. `running` makes Spark.
 
         Raises:
             OptionError: the configuration is wrong.
         """
         self._config = config
         self._reporter = reporter
-        self._stop = Stop()
+        self._stop = stop
+        self._running = running
         self._raw = job_config.reader_options(config, environ)
         self._options = options.parse(self._raw, mode="stream")
         self._impatient = replace(self._options, retry_timeout_ms=CONTACT_MS)
@@ -147,19 +162,16 @@ class Job:
         self, checkpoint: Checkpoint, found: TopicState, covered: Mapping[int, Spans]
     ) -> None:
         driver = self._config.sink.spark.driver
-        spark = session.start(
+        with self._running(
             f"iggy-sink-{self._config.name}",
             cores=driver.cores,
             memory=driver.memory,
             logs=checkpoint.logs,
             conf=self._config.sink.spark.conf,
-        )
-        try:
+        ) as spark:
             self._stop.install()
             if not self._stop.asked:
                 self._query(spark, checkpoint, found, covered)
-        finally:
-            spark.stop()
 
     def _query(
         self,
@@ -194,8 +206,11 @@ class Job:
             incarnation=incarnation,
             committed=as_text_keys(done.positions if done else {}),
         )
-        self._watch(query, writer, checkpoint.spark(incarnation))
-        listener.ended.wait(LISTENER_WAIT_S)
+        try:
+            self._watch(query, writer, checkpoint.spark(incarnation))
+        finally:
+            listener.ended.wait(LISTENER_WAIT_S)
+            spark.streams.removeListener(listener)
 
     def _starting_offsets(self, found: TopicState, covered: Mapping[int, Spans]) -> str:
         """Where a first start begins. A lost checkpoint goes on where the target stands, or, for a
@@ -295,7 +310,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     reporter = Reporter(sys.stdout)
     try:
-        Job(job_config.load(given.config), os.environ, reporter).run()
+        config = job_config.load(given.config)
+        Job(config, os.environ, reporter, stop=Stop(signals=True)).run()
     except IggySparkError as error:
         return _failed(reporter, str(error), error.exit_code)
     except (PySparkException, Py4JError) as error:

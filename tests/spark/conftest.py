@@ -1,0 +1,85 @@
+"""One broker and one Spark for all tests of this folder: both take long to start."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
+from iggy_client import Client
+from iggy_spark import connections, session
+from iggy_wire.batch import Message
+from iggy_wire.primitives import Partitioning
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def client(broker: BrokerProcess) -> Iterator[Client]:
+    with broker.client() as connected:
+        yield connected
+    connections.close_all()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logs = tmp_path_factory.mktemp("spark-logs")
+    with session.running("tests", cores=2, memory="1g", logs=logs, conf={}) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic of a test's own, and how to fill it."""
+
+    client: Client
+    address: str
+    stream: str
+    name: str
+
+    def options(self, **more: str) -> dict[str, str]:
+        login = {"servers": self.address, "username": USERNAME, "password": PASSWORD}
+        return {**login, "stream": self.stream, "topic": self.name, **more}
+
+    def send(self, partition: int, payloads: Sequence[bytes], *, batch: int = 100) -> None:
+        for at in range(0, len(payloads), batch):
+            group = payloads[at : at + batch]
+            messages = [
+                Message(payload, id=at + number + 1) for number, payload in enumerate(group)
+            ]
+            self.client.send(self.stream, self.name, Partitioning.partition(partition), messages)
+
+    def stored(self, consumer: str, partition: int) -> int | None:
+        found = self.client.get_offset(consumer, self.stream, self.name, partition)
+        return None if found is None else found.stored_offset
+
+    def recreate(self, partitions: int) -> None:
+        self.client.delete_topic(self.stream, self.name)
+        self.client.create_topic(self.stream, self.name, partitions)
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess, client: Client, request: pytest.FixtureRequest) -> Topic:
+    """A fresh topic of two partitions, or as many as an indirect parameter says."""
+    stream = f"tests/{next(_numbers)}"
+    client.create_stream(stream)
+    client.create_topic(stream, "orders", getattr(request, "param", 2))
+    return Topic(client, broker.address, stream, "orders")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> str:
+    return str(tmp_path / "state")
