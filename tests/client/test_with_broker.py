@@ -10,7 +10,7 @@ from both_clients import Clients
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client, ClientError, LinkError, messages
 from iggy_wire.batch import Message, build
-from iggy_wire.errors import ErrorCode
+from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy, partition_of_key
 
 STREAMS = count()
@@ -173,6 +173,41 @@ def test_a_session_ends_and_begins_again(client: Any) -> None:
 
     client.reconnect()
     client.get_streams()
+
+
+def test_long_listings_come_whole(broker: BrokerProcess) -> None:
+    names = [f"{'€' * 82}{number:09d}" for number in range(1000)]  # 255 bytes each
+    with Client.connect(broker.address, USERNAME, PASSWORD) as client:
+        created = [client.create_stream(name) for name in names]
+
+        listed = {one.id: one.name for one in client.get_streams()}
+
+        assert [listed[one.id] for one in created] == names
+
+
+def test_limits_hold_at_the_edge(broker: BrokerProcess) -> None:
+    with Client.connect(broker.address, USERNAME, PASSWORD) as client:
+        client.create_stream("edges")
+        client.create_topic("edges", "t", 1)
+        target = ("edges", "t", Partitioning.partition(0))
+        largest = Message(bytes(64_000_000), id=1)
+        headed = Message(b"x", id=2, headers=bytes(100_000))
+
+        client.send(*target, [largest])
+        client.send(*target, [headed])
+        with pytest.raises(WireError, match="64000001"):
+            client.send(*target, [Message(bytes(64_000_001))])
+        with pytest.raises(WireError, match="100001"):
+            client.send(*target, [Message(b"x", headers=bytes(100_001))])
+        with pytest.raises(LinkError, match=r"most servers take 64 MiB|closed"):
+            client.send_batch("edges", "t", 0, bytes(65 << 20))
+        client.reconnect()
+
+        strategy = PollingStrategy.first()
+        first = client.poll("edges", "t", 0, strategy=strategy, count=1)
+        second = client.poll("edges", "t", 0, strategy=PollingStrategy.offset(1), count=9)
+        assert payloads(first) == [largest.payload]
+        assert [one.headers for one in messages(second)] == [headed.headers]
 
 
 def test_a_broker_that_goes_away_is_a_link_error(tmp_path_factory: pytest.TempPathFactory) -> None:

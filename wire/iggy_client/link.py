@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from iggy_client.errors import LinkError, LinkTimeoutError
-from iggy_client.session import REPLY_BYTES_MAX, split_address
+from iggy_client.session import REPLY_BYTES_MAX, REQUEST_BYTES_USUAL, split_address
 from iggy_wire.buffer import Buffer
 from iggy_wire.errors import WireError
 from iggy_wire.framing import BufferPool, FrameReader
@@ -52,7 +52,7 @@ class Link:
         except BaseException as error:
             # Even when merely interrupted: the reply on its way would answer the next request.
             self.close()
-            explained = self._explained(error)
+            explained = self._explained(error, sum(len(part) for part in parts))
             if explained is error:
                 raise
             raise explained from error
@@ -87,7 +87,7 @@ class Link:
                 raise BlockingIOError
         return frame
 
-    def _explained(self, error: BaseException) -> BaseException:
+    def _explained(self, error: BaseException, sent_bytes: int) -> BaseException:
         if isinstance(error, BlockingIOError):
             detail = f"{self.address} did not answer within {self._timeout_s:g} s"
             return LinkTimeoutError(detail)
@@ -95,6 +95,8 @@ class Link:
             return LinkError(f"{self.address}: {error.detail}")
         if isinstance(error, OSError) and not isinstance(error, LinkError):
             detail = f"the connection to {self.address} broke: {error.strerror or error}"
+            if sent_bytes > REQUEST_BYTES_USUAL:
+                detail += f": the request has {sent_bytes} bytes, most servers take 64 MiB"
             return LinkError(detail)
         return error
 

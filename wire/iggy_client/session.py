@@ -15,7 +15,7 @@ from iggy_wire import kernel
 from iggy_wire.buffer import Buffer
 from iggy_wire.codes import FrameKind, Operation, is_metadata, is_result_framed
 from iggy_wire.dialect import P11, version_text
-from iggy_wire.errors import ErrorCode
+from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.header import (
     HEADER_BYTES,
     ZERO_16,
@@ -31,6 +31,10 @@ from iggy_wire.requests import Login, LoginWithToken, Logout, SendMessages
 from iggy_wire.results import split_result
 
 REPLY_BYTES_MAX: Final = 64 << 20  # also what other Iggy clients take at most
+
+# Servers close the connection on a larger frame; their own limit may be up to 256 MiB.
+REQUEST_BYTES_USUAL: Final = 64 << 20
+REQUEST_BYTES_MAX: Final = 256 << 20
 
 SDK_NAME: Final = "iggykube"
 SDK_VERSION: Final = "0.1.0"
@@ -85,6 +89,9 @@ class Session:
         size = HEADER_BYTES
         for part in body:
             size += len(part)
+        if size > REQUEST_BYTES_MAX:
+            detail = f"request: at most {REQUEST_BYTES_MAX} bytes, has {size}: send smaller batches"
+            raise WireError(ErrorCode.INVALID_SIZE_BYTES, detail)
         if operation == Operation.REGISTER:
             number = session = 0
         else:
