@@ -200,7 +200,7 @@ class Sharding(Section, frozen=True):
         Setting(
             values.cpu_allocation,
             "How many shards: a number, a range of cores like 0..4, or all (one per core that this "
-            "process may use). Words of numa:auto are read as all.",
+            "process may use, within the limit of its container). numa:... is read as all.",
         ),
     ] = "all"
     shutdown_drain_timeout_us: Annotated[
