@@ -130,7 +130,9 @@ def _run_broker(folder: Path, samples: dict[str, list[Sample]], shards: int) -> 
 
 def _run_bare(folder: Path, samples: dict[str, list[Sample]], shards: int) -> None:
     with start_bare(folder, processes=shards) as server:
-        targets = [Target(server.port, f"topic-{number}", number, bare=True) for number in range(CLIENTS)]
+        targets = [
+            Target(server.port, f"topic-{number}", number, bare=True) for number in range(CLIENTS)
+        ]
         _both_ways(server, targets, samples)
 
 
