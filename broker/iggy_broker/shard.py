@@ -30,6 +30,7 @@ from iggy_broker.metrics import PUBLISH_INTERVAL_S, Counters, SharedCounters
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.context import Services
 from iggy_broker.net.edge import CONNECTIONS_MAX, Edge
+from iggy_broker.net.handover import Doors
 from iggy_broker.net.intake import Landing
 from iggy_broker.net.listener import listen, raise_file_limit
 from iggy_broker.net.login import Logins
@@ -62,6 +63,7 @@ class Plan:
     listener: socket.socket  # bound, not listening
     monitoring: socket.socket | None  # shard 0 only
     links: dict[int, socket.socket]  # to every other shard
+    doors: dict[int, socket.socket]  # to every other shard, for connections that move
     lifeline: int  # a pipe's reading end; its end means that the supervisor died
     tcp_port: int
     started_at_us: int
@@ -176,6 +178,9 @@ class Shard:
             logins=logins,
             connections_max=min(raise_file_limit(), CONNECTIONS_MAX),
         )
+        edge.doors = Doors(edge, self._plan.doors, partial(Connection, edge))
+        edge.doors.open()
+        self._parts.callback(edge.doors.close)
         if self._plan.config.tcp.enabled:
             server = await listen(self._plan.listener, lambda: Connection(edge))
             self._parts.callback(server.close)
@@ -203,6 +208,7 @@ class Shard:
 
     async def _drain(self, edge: Edge) -> None:
         """Answer what is being served, then close the clients; bounded."""
+        edge.doors = None
         timeout_us = self._plan.config.system.sharding.shutdown_drain_timeout_us
         deadline = self._loop.time() + timeout_us / 1_000_000
         while edge.connections and self._loop.time() < deadline:

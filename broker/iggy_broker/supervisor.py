@@ -118,7 +118,8 @@ def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Con
     if monitoring.enabled:
         address = monitoring.address
         (watch,) = bind_all(address.host, address.port, 1, key="monitoring.address")
-    links = _links(count)
+    links = _pairs(count, socket.SOCK_STREAM)
+    doors = _pairs(count, socket.SOCK_SEQPACKET)
     lifeline_end, lifeline = os.pipe()
     table = PartitionTable()
     started_at_us = SystemClock().now_us()
@@ -134,6 +135,7 @@ def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Con
             listener=listeners[shard],
             monitoring=watch if shard == 0 else None,
             links=links[shard],
+            doors=doors[shard],
             lifeline=lifeline_end,
             tcp_port=port,
             started_at_us=started_at_us,
@@ -154,12 +156,12 @@ def _bound(config: Config, port: int, watch: socket.socket | None) -> Config:
     return replace(config, tcp=tcp, monitoring=monitoring)
 
 
-def _links(count: int) -> list[dict[int, socket.socket]]:
+def _pairs(count: int, kind: int) -> list[dict[int, socket.socket]]:
     """A connected pair for every two shards: by shard, its ends by the other shard."""
     links: list[dict[int, socket.socket]] = [{} for _ in range(count)]
     for one in range(count):
         for other in range(one + 1, count):
-            links[one][other], links[other][one] = pair = socket.socketpair()
+            links[one][other], links[other][one] = pair = socket.socketpair(type=kind)
             for end in pair:
                 end.setblocking(False)
                 for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
@@ -190,7 +192,7 @@ def _fork(broker: _Broker, plan: Plan, plans: list[Plan], *, lifeline: int) -> N
 
 def _close_sockets(plans: list[Plan]) -> None:
     for plan in plans:
-        for sock in (plan.listener, plan.monitoring, *plan.links.values()):
+        for sock in (plan.listener, plan.monitoring, *plan.links.values(), *plan.doors.values()):
             if sock is not None:
                 sock.close()
 

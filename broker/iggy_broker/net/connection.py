@@ -18,6 +18,7 @@ from iggy_broker.net import dispatch
 from iggy_broker.net.context import Context
 from iggy_broker.net.edge import Edge
 from iggy_broker.net.handlers import messages
+from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_over
 from iggy_broker.net.intake import Intake
 from iggy_broker.net.outbox import Outbox
 from iggy_broker.net.requests import serve_request
@@ -63,11 +64,24 @@ class Reply:
 class Connection(Intake):
     """A client, from accept to close."""
 
-    __slots__ = ("_edge", "_out", "_pending", "_reads", "_sends", "_services", "_state", "session")
+    __slots__ = (
+        "_edge",
+        "_foreign_bytes",
+        "_foreign_owner",
+        "_foreign_run",
+        "_out",
+        "_pending",
+        "_reads",
+        "_sends",
+        "_services",
+        "_state",
+        "_stays_until_s",
+        "session",
+    )
     _header_bytes = HEADER_BYTES
 
-    def __init__(self, edge: Edge) -> None:
-        """Not connected yet."""
+    def __init__(self, edge: Edge, session: Session | None = None) -> None:
+        """Not connected yet. `session` comes along from the shard that had the connection."""
         super().__init__(edge.loop, edge.landing)
         self._edge = edge
         self._services = edge.services
@@ -76,7 +90,11 @@ class Connection(Intake):
         self._state: State | None = None  # the metadata that the two caches belong to
         self._sends: dict[bytes, Target | Rotation] = {}
         self._reads: dict[bytes, ReadTarget] = {}
-        self.session = Session(client_number=edge.next_number(), address="")
+        self._foreign_owner = -1  # the shard that owns the partitions of the last requests
+        self._foreign_run = 0  # how many of them in a row, and their bytes
+        self._foreign_bytes = 0
+        self._stays_until_s = 0.0 if session is None else edge.loop.time() + PAUSE_S
+        self.session = session or Session(client_number=edge.next_number(), address="")
 
     # -- asyncio -------------------------------------------------------------------------------
 
@@ -88,8 +106,9 @@ class Connection(Intake):
         if not self._edge.opened(self):
             transport.abort()
             return
-        peer = transport.get_extra_info("peername")
-        self.session.address = f"{peer[0]}:{peer[1]}" if peer else ""
+        if not self.session.address:
+            peer = transport.get_extra_info("peername")
+            self.session.address = f"{peer[0]}:{peer[1]}" if peer else ""
         self._out = Outbox(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -181,6 +200,7 @@ class Connection(Intake):
         except Reject as refusal:
             self._answer_refusal(frame, refusal)
             return True
+        self._foreign_owner = -1
         counters = self._services.counters
         counters.sends_total += 1
         counters.messages_received_total += count
@@ -221,6 +241,7 @@ class Connection(Intake):
             if read.target is not None and read.target.partition is None:
                 return self._forward(read.target, frame)
             parts = messages.poll(self._services, read, tail, header)
+            self._foreign_owner = -1
         except Reject as refusal:
             self._answer_refusal(frame, refusal)
             return True
@@ -258,6 +279,11 @@ class Connection(Intake):
         reply = Reply()
         self._pending.append(reply)
         self._services.counters.forwarded_total += 1
+        if target.owner != self._foreign_owner:
+            self._foreign_owner = target.owner
+            self._foreign_run = self._foreign_bytes = 0
+        self._foreign_run += 1
+        self._foreign_bytes += len(frame)
 
         def answered(frame: memoryview) -> None:
             # The frame is only lent; with nothing before it in line it goes out from where it is.
@@ -265,6 +291,11 @@ class Connection(Intake):
                 self._pending.popleft()
                 self._out.send(frame)
                 self._settle()
+                self._foreign_bytes += len(frame)
+                if not self._pending and (
+                    self._foreign_run >= FOREIGN_RUN or self._foreign_bytes >= FOREIGN_BYTES
+                ):
+                    self._move()
             else:
                 reply.frame = bytes(frame)
 
@@ -273,6 +304,15 @@ class Connection(Intake):
 
     def _link_free(self) -> None:
         self._unblock(LINK)
+
+    def _move(self) -> None:
+        """Let the connection go to the shard that its requests are for."""
+        now_s = self._loop.time()
+        if self._edge.doors is None or now_s < self._stays_until_s:
+            return
+        self._stays_until_s = now_s + PAUSE_S
+        owner, self._foreign_owner = self._foreign_owner, -1
+        hand_over(self, self._edge.doors, owner)
 
     # -- everything else -----------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from iggy_wire.header import frame_kind
 
 if TYPE_CHECKING:
     from iggy_broker.net.connection import Connection
+    from iggy_broker.net.handover import Doors
     from iggy_broker.net.login import Logins
     from iggy_broker.net.peers import Links
 
@@ -27,6 +28,7 @@ class Edge:
         "by_client",
         "connections",
         "connections_max",
+        "doors",
         "frame_bytes_max",
         "landing",
         "last_session_us",
@@ -56,6 +58,7 @@ class Edge:
         self.connections_max = connections_max
         self.frame_bytes_max = services.config.message_bus.max_message_size_bytes
         self.connections: set[Connection] = set()
+        self.doors: Doors | None = None  # `shard.py` opens them last
         self.last_session_us = 0
         self.by_client: dict[bytes, Connection] = {}  # logged in, by the client's own id
         self.tasks: set[asyncio.Task[bytes]] = set()  # requests that run as coroutines
@@ -73,6 +76,9 @@ class Edge:
             counters.connections_refused_total += 1
             return False
         self.connections.add(connection)
+        if connection.session.user_id is not None:  # moved here from another shard
+            self.by_client[connection.session.client] = connection
+            counters.sessions = len(self.by_client)
         counters.connections = len(self.connections)
         counters.publish()
         return True

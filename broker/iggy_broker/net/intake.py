@@ -152,6 +152,19 @@ class Intake(asyncio.BufferedProtocol):
             self._paused = False
             transport.resume_reading()
 
+    def stop_reading(self) -> asyncio.Transport | None:
+        """At a frame border: read no more, the transport is given away. None if this is none."""
+        transport = self._transport
+        at_border = self._partial is None and self._stash is None and not self._blocked
+        if not at_border or self._paused or transport is None or transport.is_closing():
+            return None
+        self._pause()
+        return transport
+
+    def go_on_reading(self) -> None:
+        """The transport stays after all."""
+        self._resume()
+
     def _release(self) -> None:
         """Give all memory back; the socket is gone."""
         if self._partial is not None:

@@ -37,18 +37,20 @@ REPLIES_KEPT: Final = (
 class ReplyMemory:
     """The last replies to changes, so that a retry gets the same bytes and changes nothing."""
 
-    __slots__ = ("_replies", "highest")
+    __slots__ = ("highest", "replies")
 
-    def __init__(self) -> None:
-        """Nothing seen yet."""
-        self.highest = 0
-        self._replies: dict[int, tuple[bytes, bytes]] = {}  # request → (checksum, reply)
+    def __init__(
+        self, highest: int = 0, replies: dict[int, tuple[bytes, bytes]] | None = None
+    ) -> None:
+        """Nothing seen yet, unless it comes from elsewhere."""
+        self.highest = highest
+        self.replies = replies or {}  # request → (checksum, reply), oldest first
 
     def recall(self, header: RequestHeader) -> bytes | ErrorCode | None:
         """The stored reply of a retry, a refusal, or None if the request is new."""
         if header.request > self.highest:
             return None
-        stored = self._replies.get(header.request)
+        stored = self.replies.get(header.request)
         if stored is None:
             return ErrorCode.REQUEST_ALREADY_APPLIED
         checksum, reply = stored
@@ -59,9 +61,9 @@ class ReplyMemory:
     def remember(self, header: RequestHeader, reply: bytes) -> None:
         """Keep the reply to a new request, and forget the oldest."""
         self.highest = max(self.highest, header.request)
-        self._replies[header.request] = (header.request_checksum, reply)
-        while len(self._replies) > REPLIES_KEPT:
-            del self._replies[next(iter(self._replies))]
+        self.replies[header.request] = (header.request_checksum, reply)
+        while len(self.replies) > REPLIES_KEPT:
+            del self.replies[next(iter(self.replies))]
 
 
 class Session:
