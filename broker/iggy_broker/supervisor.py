@@ -25,6 +25,7 @@ from iggy_broker import config as configuration
 from iggy_broker import logs
 from iggy_broker.clock import SystemClock
 from iggy_broker.config import Config
+from iggy_broker.cores import usable_cores
 from iggy_broker.heap import return_large_blocks
 from iggy_broker.metadata import recovery
 from iggy_broker.metadata.journal import Journal, MetadataDamaged
@@ -70,7 +71,7 @@ def supervise(config: Config) -> int:
     lock = _lock(config.system.path)
     current_config_path(config.system.path).unlink(missing_ok=True)
     state, log = _recover(config, RealDisk())
-    shards_count = config.shards_count(len(os.sched_getaffinity(0)))
+    shards_count = config.shards_count(usable_cores())
     counters = SharedCounters(shards_count)
     broker = _Broker(config, shards_count, counters, lock, {})
     plans, bound, lifeline = _plans(broker, state, log)
