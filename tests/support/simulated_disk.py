@@ -249,8 +249,8 @@ class SimulatedDisk:
 
     def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
         temporary = f"{path}.tmp"
+        self.remove(temporary)
         file = self.open(temporary, create=True)
-        file.truncate(0)
         file.write(data, 0)
         if sync:
             file.sync()

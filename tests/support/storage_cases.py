@@ -19,6 +19,7 @@ from iggy_wire.batch import Message, build, messages
 from simulated_disk import SimulatedDisk
 
 FOLDER = "/data/streams/0/topics/0/partitions/0"
+NEW_PLACE = PartitionPlace(FOLDER, 0, 0, is_new=True)
 SMALL_SEGMENTS = PartitionOptions(segment_bytes=64 * 1024)
 
 
@@ -63,10 +64,11 @@ class World:
 
     disk: Disk
     options: PartitionOptions = SMALL_SEGMENTS
-    place: PartitionPlace = PartitionPlace(FOLDER, 0, 0, is_new=True)
+    place: PartitionPlace = NEW_PLACE
     clock: ManualClock = field(default_factory=ManualClock)
     warnings: list[str] = field(default_factory=list)
     stored: list[Stored] = field(default_factory=list)
+    sent: list[bytes] = field(default_factory=list)  # also what was refused or cut short
     counter: int = 0
 
     def __post_init__(self) -> None:
@@ -94,7 +96,9 @@ class World:
         made = []
         for _ in range(count):
             self.counter += 1
-            made.append(Message(f"{self.counter:08d}".encode().ljust(payload_bytes, b".")))
+            payload = f"{self.counter:08d}".encode().ljust(payload_bytes, b".")
+            self.sent.append(payload)
+            made.append(Message(payload))
         return build(made, origin_timestamp_us=7)
 
     def append(self, count: int = 1, payload_bytes: int = 10) -> int:

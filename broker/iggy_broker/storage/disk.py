@@ -8,7 +8,6 @@ one. Everything above takes a `Disk`, so tests run the same code on a disk that 
 import contextlib
 import os
 import shutil
-from collections import deque
 from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
@@ -205,7 +204,7 @@ class RealFile:
         self._close_wanted = self._held > 0
         if self._fd >= 0 and not self._held:
             fd, self._fd = self._fd, -1
-            self._disk.closed()
+            self._disk.closed(self)
             os.close(fd)
 
 
@@ -217,39 +216,35 @@ class RealDisk:
     error on the file until somebody has been told, also across close and open.
     """
 
-    __slots__ = ("_open", "_open_count", "_open_files_max")
+    __slots__ = ("_open", "_open_files_max")
 
     def __init__(self, *, open_files_max: int = OPEN_FILES_MAX) -> None:
         """`open_files_max`: descriptors kept open by `open`."""
-        self._open: deque[RealFile] = deque()
-        self._open_count = 0
+        self._open: dict[RealFile, None] = {}  # in the order in which the clock comes by
         self._open_files_max = open_files_max
 
     @property
     def open_files(self) -> int:
         """How many descriptors are open now."""
-        return self._open_count
+        return len(self._open)
 
     def opened(self, file: RealFile) -> None:
         """A file took a descriptor."""
-        self._open.append(file)
-        self._open_count += 1
+        self._open[file] = None
 
-    def closed(self) -> None:
+    def closed(self, file: RealFile) -> None:
         """A file gave its descriptor back."""
-        self._open_count -= 1
+        del self._open[file]
 
     def make_room(self) -> None:
         """Close a file that was not used lately if the bound is reached."""
         turns = 2 * len(self._open)
-        while self._open_count >= self._open_files_max and turns > 0:
+        while len(self._open) >= self._open_files_max and turns > 0:
             turns -= 1
-            file = self._open.popleft()
-            if file._fd < 0:
-                continue
+            file = next(iter(self._open))
             if file.used or file.held:
                 file.used = False
-                self._open.append(file)
+                self._open[file] = self._open.pop(file)
             else:
                 file.close()
 
@@ -291,7 +286,8 @@ class RealDisk:
     def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
         """Replace a small file whole: a reader sees the old or the new one, never a part."""
         temporary = f"{path}.tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        self.remove(temporary)  # a leftover's bytes must not come back under the new name
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         try:
             rest = memoryview(data)
             while rest:  # a nearly full disk takes a part, and refuses the rest

@@ -26,7 +26,7 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
         return decisions
     life = read_life(disk, folder)
     if life is None:
-        write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=False)
+        write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=True)
     elif life.incarnation != place.incarnation:
         target = move_away(disk, folder, suffix=f"stale-{life.incarnation}")
         why = f"it belongs to another partition of this number and is now {target}"

@@ -41,20 +41,25 @@ class Stretch(NamedTuple):
 
 
 class DamagedError(Exception):
-    """Stored bytes are not what was admitted. `end_offset`: messages below it are still good."""
+    """Stored bytes are not what was admitted.
 
-    def __init__(self, segment: "Segment", end_offset: int, why: str) -> None:
+    Messages below `end_offset` are still good; the batch at byte `position` is not.
+    """
+
+    def __init__(self, segment: "Segment", end_offset: int, position: int, why: str) -> None:
         """`why`: what is wrong, for the log."""
         super().__init__(
             f"{segment.path}: {why}; messages from offset {end_offset} on are not served"
         )
         self.end_offset = end_offset
+        self.position = position
 
 
 class Segment:
     """A log file from `first_offset` on. `next_offset`, sizes and times are its writer's to set."""
 
     __slots__ = (
+        "_damage",
         "_disk",
         "_index",
         "_rebuilt",
@@ -83,6 +88,7 @@ class Segment:
         self.index_file: File = disk.open(index_path(folder, first_offset))
         self._index: SparseIndex | None = None
         self._rebuilt = False
+        self._damage: DamagedError | None = None  # where stored bytes were found to be wrong last
 
     @property
     def path(self) -> str:
@@ -161,12 +167,12 @@ class Segment:
             return self._read(offset, end_offset, bytes_max)
         except _DoubtError as doubt:
             if self._rebuilt:  # the index is as the log says, so the log itself is damaged
-                raise DamagedError(self, offset, str(doubt)) from doubt
+                raise DamagedError(self, offset, self.size_bytes, str(doubt)) from doubt
         self.rebuild_index()
         try:
             return self._read(offset, end_offset, bytes_max)
         except _DoubtError as doubt:
-            raise DamagedError(self, offset, str(doubt)) from doubt
+            raise DamagedError(self, offset, self.size_bytes, str(doubt)) from doubt
 
     def offset_at_time(self, timestamp_us: int) -> int:
         """Offset of the first batch with a timestamp of at least this; `next_offset` if none."""
@@ -179,7 +185,7 @@ class Segment:
         try:
             return self._offset_at_time(timestamp_us)
         except _DoubtError as doubt:
-            raise DamagedError(self, self.first_offset, str(doubt)) from doubt
+            raise DamagedError(self, self.first_offset, 0, str(doubt)) from doubt
 
     def _offset_at_time(self, timestamp_us: int) -> int:
         index = self.index
@@ -203,6 +209,10 @@ class Segment:
             raise _DoubtError(f"no index entry for offset {offset}")
         last = index.floor(end_offset - 1)
         start = index.positions[first]
+        damage = self._damage
+        following = index.positions[first + 1] if first + 1 < len(index) else self.size_bytes
+        if damage and start <= damage.position < following and damage.end_offset <= offset:
+            raise damage  # behind the bad batch in the same chunk: nobody can find the border
         if self._chunk(index, last)[1] - start > bytes_max:
             last = max(index.floor_position(start + bytes_max) - 1, first)
             if last + 1 < len(index):
@@ -268,9 +278,9 @@ class Segment:
             8, "little"
         ):
             raise _DoubtError(f"no batch with offset {start_offset} at byte {start}")
-        raise DamagedError(
-            self, found.next_offset, f"checksum or layout is wrong at byte {found.end}"
-        )
+        why = f"checksum or layout is wrong at byte {found.end}"
+        self._damage = DamagedError(self, found.next_offset, found.end, why)
+        raise self._damage
 
     def _bytes(self, start: int, stop: int) -> bytes:
         region = self.file.read(stop - start, start)
@@ -279,10 +289,13 @@ class Segment:
         return region
 
     def _chunk(self, index: SparseIndex, entry: int) -> tuple[int, int]:
-        """Bytes from one entry up to the next."""
+        """Bytes from one entry up to the next, or up to a batch that was found damaged."""
         positions = index.positions
+        start = positions[entry]
         stop = positions[entry + 1] if entry + 1 < len(positions) else self.size_bytes
-        return positions[entry], stop
+        if self._damage is not None and start <= self._damage.position < stop:
+            stop = self._damage.position
+        return start, stop
 
     def _load_index(self) -> SparseIndex:
         data = self.read_index_file()

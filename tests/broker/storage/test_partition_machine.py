@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from simulated_disk import SimulatedDisk
-from storage_cases import FIRST, LAST, NEXT, World, from_offset, from_time, read, simulated_world
 
 from iggy_broker.errors import Reject
 from iggy_broker.storage.consumer_offsets import ConsumerKey
 from iggy_broker.storage.cutting import DecisionKind
+from simulated_disk import SimulatedDisk
+from storage_cases import FIRST, LAST, NEXT, World, from_offset, from_time, read, simulated_world
 
 KEYS = [ConsumerKey(1, 0), ConsumerKey(1, 9), ConsumerKey(2, 0)]
 HARMLESS = {DecisionKind.TAIL_CUT, DecisionKind.SEGMENT_SET_ASIDE, DecisionKind.INDEX_REBUILT}

@@ -1,0 +1,32 @@
+"""A data directory says for which brokers it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iggy_broker.storage.disk import RealDisk
+from iggy_broker.storage.format_version import FORMAT_VERSION, FormatVersionError, check_format
+
+
+def test_a_new_directory_is_marked(tmp_path: Path) -> None:
+    check_format(RealDisk(), str(tmp_path))
+    check_format(RealDisk(), str(tmp_path))
+
+    assert (tmp_path / "format_version").read_text() == f"{FORMAT_VERSION}\n"
+
+
+def test_a_newer_one_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "format_version").write_text(f"{FORMAT_VERSION + 1}\n")
+
+    with pytest.raises(FormatVersionError, match=r"newer broker.*start that version again"):
+        check_format(RealDisk(), str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["", "0", "one", "1.5", "-1", "\xff"])
+def test_nonsense_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "format_version").write_text(text, encoding="latin-1")
+
+    with pytest.raises(FormatVersionError, match="where a version number belongs"):
+        check_format(RealDisk(), str(tmp_path))

@@ -1,0 +1,371 @@
+"""Starting after stops of all kinds: what is served, what is cut, what is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from iggy_broker.errors import Reject
+from iggy_broker.storage import layout
+from iggy_broker.storage.cutting import CUT_SETS_MAX, DecisionKind
+from iggy_broker.storage.disk import StorageFailed
+from simulated_disk import SimulatedDisk
+from storage_cases import FOLDER, LAST, World, from_offset, simulated_world
+
+LOG_0 = layout.log_path(FOLDER, 0)
+
+
+def disk_of(world: World) -> SimulatedDisk:
+    assert isinstance(world.disk, SimulatedDisk)
+    return world.disk
+
+
+def killed(world: World) -> SimulatedDisk:
+    return disk_of(world).crash(power_cut=False)
+
+
+def three_batches() -> tuple[World, int]:
+    """A killed broker's log of three batches, and where the last one begins."""
+    world = simulated_world()
+    world.append(3)
+    world.append(2)
+    start = world.partition.log.size_bytes
+    world.append(4)
+    return world, start
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 40, 255, 256, 257, 300, 303, 304, 487])
+def test_a_torn_last_batch_is_cut_and_kept_aside(keep: int) -> None:
+    world, start = three_batches()
+    disk = killed(world)
+    size = disk.size(LOG_0)
+    torn = bytes(disk.entries[LOG_0].data[start : start + keep])
+    disk.open(LOG_0).truncate(start + keep)
+
+    partition = world.restart(disk)
+
+    assert partition.next_offset == 5
+    assert disk.size(LOG_0) == start < size
+    assert world.everything() == world.stored[:5]
+    if keep:
+        (decision,) = partition.recovery
+        assert decision.kind is DecisionKind.TAIL_CUT
+        assert (decision.offset, decision.position) == (5, start)
+        assert (decision.cut_bytes, decision.kept_bytes) == (keep, keep)
+        assert disk.read_file(decision.kept_path, bytes_max=1000) == torn
+        assert f"truncated {keep} bytes" in str(decision)
+    world.stored = world.stored[:5]
+    assert world.append(1) == 5
+    assert world.everything() == world.stored
+
+
+@pytest.mark.parametrize("zeros", [1, 200, 256, 4096, 20_000])
+def test_zeros_behind_the_last_batch_are_cut(zeros: int) -> None:
+    world, _ = three_batches()
+    disk = killed(world)
+    size = disk.size(LOG_0)
+    disk.open(LOG_0).truncate(size + zeros)
+
+    partition = world.restart(disk)
+
+    assert partition.next_offset == 9
+    assert disk.size(LOG_0) == size
+    assert [d.cut_bytes for d in partition.recovery] == [zeros]
+    assert world.everything() == world.stored
+
+
+def test_nothing_behind_a_damaged_unsynced_batch_is_believed() -> None:
+    world = simulated_world()
+    world.append(1)
+    world.partition.sync_now()
+    start = world.partition.log.size_bytes
+    for _ in range(200):
+        world.append(1, 3000)  # over several segments
+    disk = killed(world)
+    disk.open(LOG_0).write(b"\xff", start + 300)
+
+    partition = world.restart(disk)
+
+    assert partition.next_offset == 1
+    kinds = [decision.kind for decision in partition.recovery]
+    assert kinds[0] is DecisionKind.TAIL_CUT
+    assert set(kinds[1:]) == {DecisionKind.SEGMENT_SET_ASIDE}
+    assert all(disk.exists(decision.kept_path) for decision in partition.recovery)
+    assert disk.list_folder(FOLDER).count("00000000000000000000.log") == 1
+    world.stored = world.stored[:1]
+    world.append(2)
+    assert world.everything() == world.stored
+
+
+def test_what_recoveries_cut_is_kept_for_a_few_of_them() -> None:
+    world, _ = three_batches()
+    for _ in range(CUT_SETS_MAX + 3):
+        disk = killed(world)
+        disk.open(LOG_0).write(b"torn", disk.size(LOG_0))
+        world.restart(disk)
+
+    kept = disk_of(world).list_folder(f"{FOLDER}/{layout.CUT_FOLDER}")
+
+    assert len(kept) == CUT_SETS_MAX
+    assert world.everything() == world.stored
+
+
+def test_a_clean_stop_opens_without_reading_the_log() -> None:
+    world = simulated_world()
+    for _ in range(100):
+        world.append(3, 2000)
+    world.partition.close()
+    disk = disk_of(world)
+    for path, node in disk.entries.items():
+        if path.endswith(".log") and path != world.partition.log.segments[-1].path:
+            node.data[300:310] = b"x" * 10  # nobody looks there at start
+
+    partition = world.open()
+
+    assert partition.recovery == ()
+    assert partition.next_offset == 300
+    assert not any(segment.index_is_loaded for segment in partition.log.segments)
+    assert world.poll(LAST, 10) == world.stored[-10:]
+
+
+def test_a_stale_marker_is_not_believed() -> None:
+    world, _ = three_batches()
+    world.partition.close()
+    marker = disk_of(world).read_file(f"{FOLDER}/{layout.CLEAN_FILE}", bytes_max=1 << 20)
+    world.open()
+    world.partition.purge(1)
+    world.stored = []
+    world.counter = 0
+    world.clock.time_us += 50
+    for count in (3, 2, 4):  # the same bytes but for the time
+        world.append(count)
+    disk = killed(world)
+    disk.write_file(f"{FOLDER}/{layout.CLEAN_FILE}", marker, sync=False)
+
+    world.restart(disk)
+
+    assert world.everything() == world.stored
+    assert world.partition.log.last_timestamp_us == world.stored[-1].timestamp_us
+
+
+DAMAGES = {
+    "missing": lambda whole: b"",
+    "short": lambda whole: whole[:-30],
+    "zeros": lambda whole: whole[:-24] + bytes(24),
+    "other": lambda whole: whole[:8] + b"\xff" * 8 + whole[16:],
+    "long": lambda whole: whole + whole,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_a_doubtful_index_is_made_anew(damage: str, stop: str) -> None:
+    world = simulated_world()
+    for _ in range(60):
+        world.append(2, 1000)
+    world.partition.sync_now()
+    segments = len(world.partition.log.segments)
+    assert segments > 2
+    if stop == "clean":
+        world.partition.close()
+    disk = killed(world)
+    for path in [path for path in disk.entries if path.endswith(".index")]:
+        node = disk.entries[path]
+        node.data = bytearray(DAMAGES[damage](bytes(node.data)))
+        if damage == "missing":
+            del disk.entries[path]
+
+    world.restart(disk)
+
+    assert world.everything() == world.stored
+    for stored in world.stored[::7]:
+        assert world.poll(from_offset(stored.offset), 1) == [stored]
+    world.append(5)
+    assert world.everything() == world.stored
+
+
+def test_index_entries_that_point_between_batches_are_noticed() -> None:
+    world = simulated_world()
+    for _ in range(60):
+        world.append(2, 1000)
+    world.partition.sync_now()
+    disk = killed(world)
+    path = layout.index_path(FOLDER, 0)
+    entries = disk.entries[path].data
+    entries[24 + 16] ^= 4  # the position of the second entry
+
+    world.restart(disk)
+
+    assert world.everything() == world.stored
+
+
+def test_damage_in_synced_bytes_ends_polls_before_it() -> None:
+    world = simulated_world()
+    for _ in range(100):
+        world.append(1, 2000)
+    world.partition.close()
+    disk = disk_of(world)
+    disk.entries[LOG_0].data[5 * 2304 + 1000] ^= 1
+
+    world.open()
+
+    assert world.everything() == world.stored[:5]
+    assert world.poll(from_offset(5), 10) == []
+    assert world.poll(from_offset(5), 1) == []
+    assert world.poll(from_offset(40), 10) == world.stored[40:50]
+    assert len(world.warnings) == 1
+    assert "offset 5 on are not served" in world.warnings[0]
+
+
+def test_damage_is_handed_out_when_nobody_wants_checks() -> None:
+    world = simulated_world(validate_checksum=False)
+    for _ in range(100):
+        world.append(1, 2000)
+    world.partition.close()
+    disk_of(world).entries[LOG_0].data[5 * 2304 + 1000] ^= 1
+
+    world.open()
+
+    assert len(world.everything()) == 100
+
+
+def test_a_missing_segment_in_synced_data_fences_the_partition() -> None:
+    world = simulated_world()
+    for _ in range(100):
+        world.append(1, 2000)
+    world.partition.sync_now()
+    disk = killed(world)
+    del disk.entries[world.partition.log.segments[1].path]
+
+    partition = world.restart(disk)
+
+    assert DecisionKind.FENCED in {decision.kind for decision in partition.recovery}
+    with pytest.raises(Reject, match="not served"):
+        world.append(1)
+    with pytest.raises(Reject, match="not served"):
+        world.poll(LAST, 1)
+    partition.purge(1)
+    world.stored = []
+    assert world.append(1) == 0
+    assert world.everything() == world.stored
+
+
+def test_start_works_on_a_full_disk() -> None:
+    world, start = three_batches()
+    disk = killed(world)
+    disk.open(LOG_0).truncate(start + 300)
+    disk.capacity_bytes = disk.used_bytes()
+
+    partition = world.restart(disk)
+
+    assert partition.next_offset == 5
+    (decision,) = partition.recovery
+    assert (decision.cut_bytes, decision.kept_bytes) == (300, 0)
+    assert "kept nowhere" in str(decision)
+    assert world.everything() == world.stored[:5]
+
+
+def test_a_folder_removed_by_hand_is_named_and_starts_empty() -> None:
+    world, _ = three_batches()
+    disk = killed(world)
+    disk.remove_tree(FOLDER)
+
+    partition = world.restart(disk)
+
+    assert [decision.kind for decision in partition.recovery] == [DecisionKind.FOLDER_MISSING]
+    world.stored = []
+    assert world.append(1) == 0
+    assert world.everything() == world.stored
+
+
+def test_a_folder_of_another_life_is_set_aside() -> None:
+    world, _ = three_batches()
+    world.partition.close()
+    world.place = replace(world.place, incarnation=2)
+
+    partition = world.open()
+
+    assert [decision.kind for decision in partition.recovery] == [DecisionKind.FOLDER_SET_ASIDE]
+    assert partition.next_offset == 0
+    aside = [n for n in disk_of(world).list_folder(FOLDER.rpartition("/")[0]) if "stale-1" in n]
+    assert len(aside) == 1
+
+
+def test_a_purge_that_only_metadata_knows_is_finished_at_start() -> None:
+    world, _ = three_batches()
+    world.partition.close()
+    world.place = replace(world.place, purges=1)
+
+    partition = world.open()
+
+    assert [decision.kind for decision in partition.recovery] == [DecisionKind.PURGE_FINISHED]
+    assert partition.next_offset == 0
+    world.stored = []
+    world.append(1)
+    assert world.reopen().recovery == ()
+    assert world.everything() == world.stored
+
+
+def test_foreign_files_are_named_and_left_alone() -> None:
+    world, _ = three_batches()
+    world.partition.close()
+    disk = disk_of(world)
+    for name in (".DS_Store", "segment-0.log", "0.idx", "00000000000000000007.index"):
+        disk.write_file(f"{FOLDER}/{name}", b"hello", sync=False)
+
+    partition = world.open()
+
+    named = {decision.why.split()[0] for decision in partition.recovery}
+    assert named == {".DS_Store", "segment-0.log", "0.idx"}
+    assert disk.exists(f"{FOLDER}/segment-0.log")
+    assert not disk.exists(f"{FOLDER}/00000000000000000007.index")  # of no log: ours, useless
+    assert world.everything() == world.stored
+
+
+def test_a_recovery_that_cannot_sync_stops_the_shard() -> None:
+    world, _ = three_batches()
+    disk = killed(world)
+    disk.failing_syncs = 1
+
+    with pytest.raises(StorageFailed, match="cannot be synced"):
+        world.restart(disk)
+
+
+def test_after_a_failed_sync_the_next_start_writes_unsynced_bytes_again() -> None:
+    world = simulated_world(persisted=True)
+    world.append(3)
+    disk_of(world).failing_syncs = 1
+    with pytest.raises(StorageFailed):
+        world.partition.sync_now()
+    world.restart(killed(world))
+    assert world.partition.visible_next_offset == 3  # shown, so it must stay
+
+    world.restart(disk_of(world).crash(power_cut=True))
+
+    assert world.everything() == world.stored
+
+
+def test_only_what_came_after_the_last_sync_is_read_at_start() -> None:
+    world = simulated_world(segment_bytes=1 << 30)
+    for _ in range(50):
+        world.append(1, 100_000)
+    world.partition.sync_now()
+    world.append(1)
+    disk = killed(world)
+    reads: list[int] = []
+    real_read = type(disk.open(LOG_0)).read
+
+    def counted(self: object, size_bytes: int, position: int) -> bytes:
+        data = real_read(self, size_bytes, position)  # type: ignore[arg-type]
+        reads.append(len(data))
+        return data
+
+    type(disk.open(LOG_0)).read = counted  # type: ignore[method-assign]
+    try:
+        world.restart(disk)
+    finally:
+        type(disk.open(LOG_0)).read = real_read  # type: ignore[method-assign]
+
+    assert sum(reads) < 10_000
+    assert world.everything() == world.stored
