@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from flights_demo.flights import load_flights
 from iggy_operator.resources import load
 from iggy_spark import schema
