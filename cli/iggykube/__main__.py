@@ -1,6 +1,6 @@
 """`iggykube`: run the command line, turn every expected failure into one line and an exit code.
 
-0 all is well; 1 it failed; 2 the command was written wrongly.
+0 all is well; 1 it failed; 2 the command was written wrongly; 130 interrupted before it began.
 """
 
 import os
@@ -14,6 +14,7 @@ from iggykube.commands import cli
 from iggykube.errors import CommandError
 
 EXIT_FAILED: Final = 1
+EXIT_INTERRUPTED: Final = 130
 
 
 def main() -> NoReturn:
@@ -30,14 +31,10 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         return _refuse(error)
-    except CommandError as error:
-        return _fail(str(error), error.exit_code)
-    except DocumentErrors as errors:
-        for problem in errors.problems:
-            click.echo(str(problem), err=True)
-        return EXIT_FAILED
-    except OSError as error:
-        return _fail_at_system(error)
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except (CommandError, DocumentErrors, OSError) as error:
+        return _explain(error)
     return 0
 
 
@@ -53,7 +50,14 @@ def _refuse(error: click.ClickException) -> int:
     return _fail(text, error.exit_code)
 
 
-def _fail_at_system(error: OSError) -> int:
+def _explain(error: CommandError | DocumentErrors | OSError) -> int:
+    """A failure that the user can do something about."""
+    if isinstance(error, CommandError):
+        return _fail(str(error), error.exit_code)
+    if isinstance(error, DocumentErrors):
+        for problem in error.problems:
+            click.echo(str(problem), err=True)
+        return EXIT_FAILED
     if isinstance(error, BrokenPipeError):
         # Whoever read our output is gone. What Python would still write at exit goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -150,7 +150,7 @@ def _follow_lines(instance: LocalInstance, requests: Requests, output: str) -> N
 @_output
 def status(data: Path, output: str) -> None:
     """Show streams, topics and sinks of the instance that `iggykube up` runs in DIR."""
-    folders = Folders(data.absolute())
+    folders = Folders.at(data)
     snapshot = _read_snapshot(folders)
     if output == "json":
         click.echo(snapshots.encode(snapshot))
@@ -172,7 +172,7 @@ def _read_snapshot(folders: Folders) -> Snapshot:
 @_data
 def down(data: Path) -> None:
     """Stop the instance in DIR as Ctrl-C would, and wait until it is gone. Data stays."""
-    folders = Folders(data.absolute())
+    folders = Folders.at(data)
     pid = folders.owner_pid()
     if pid is None:
         raise LocalError(f"no instance runs in {folders.root}: nothing to stop")

@@ -40,7 +40,7 @@ def render(snapshot: Snapshot) -> RenderableType:
     )
     parts: list[RenderableType] = [head, _table(snapshot)]
     parts += [
-        Text(f"{row.name}: {row.reason}", style=_STYLES[row.state])
+        Text(f"{row.name}: {row.reason} (log: {row.log})", style=_STYLES[row.state])
         for row in snapshot.sinks
         if row.reason
     ]

@@ -265,9 +265,15 @@ class _Place:
                 yield _Place(item, old_item, items, (*self.path, index))
 
 
-def _rule_problems(place: _Place, broken: set[FieldPath]) -> Iterator[Problem]:
-    for child in place.children():
-        yield from _rule_problems(child, broken)
+def _rule_problems(place: _Place, broken: set[FieldPath]) -> list[Problem]:
+    """Problems of the rules here and below. `broken`: where types and limits do not hold."""
+    below = [item for child in place.children() for item in _rule_problems(child, broken)]
+    return [*below, *_own_rule_problems(place, broken, is_clean_below=not below)]
+
+
+def _own_rule_problems(
+    place: _Place, broken: set[FieldPath], *, is_clean_below: bool
+) -> Iterator[Problem]:
     rules = place.node.get("x-kubernetes-validations", [])
     if not rules or any(path[: len(place.path)] == place.path for path in broken):
         return
@@ -278,10 +284,10 @@ def _rule_problems(place: _Place, broken: set[FieldPath]) -> Iterator[Problem]:
         if is_transition and old is None:
             continue
         try:
-            if cel.holds(rule["rule"], value, old if is_transition else None):
-                continue
-            message = rule["message"]
-        except cel.RuleError as error:
-            message = f"{rule['message']} ({error})"
-        field = tuple(part for part in rule.get("fieldPath", "").split(".") if part)
-        yield Problem(place.path + field, message)
+            holds = cel.holds(rule["rule"], value, old if is_transition else None)
+        except cel.RuleError:
+            # Often the value of a field below, which has then been told already.
+            holds = not is_clean_below
+        if not holds:
+            field = tuple(part for part in rule.get("fieldPath", "").split(".") if part)
+            yield Problem(place.path + field, rule["message"])

@@ -1,7 +1,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iggy_operator import units
@@ -41,6 +41,7 @@ def test_bytes_are_rounded_up() -> None:
     assert units.quantity_bytes("1500m") == 2
 
 
+@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_any_text_is_a_number_or_refused(text: str) -> None:
     assert units.is_quantity(text) == _is_number(text)

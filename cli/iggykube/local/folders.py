@@ -58,9 +58,14 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where things lie. `root` is absolute."""
+    """Where things lie. `root` is absolute and without dots; take it from `at`."""
 
     root: Path
+
+    @classmethod
+    def at(cls, data_dir: Path) -> "Folders":
+        """The folders of a data directory."""
+        return cls(Path(os.path.abspath(data_dir)))
 
     @property
     def broker(self) -> Path:

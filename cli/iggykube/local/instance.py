@@ -36,7 +36,7 @@ BROKER_STOP_S_MAX: Final = 60.0
 SINKS_STOP_S_MAX: Final = 300.0
 """A batch may take long; after that the sink is killed, and repeats it at the next start."""
 _STOP_PAUSE_S: Final = 0.05
-_CLIENT_S_MAX: Final = 30.0
+_CLIENT_S_MAX: Final = 10.0
 
 
 def load_resources(data_dir: Path, files: Sequence[Path]) -> Resources:
@@ -44,7 +44,7 @@ def load_resources(data_dir: Path, files: Sequence[Path]) -> Resources:
 
     Raises `iggy_operator.documents.DocumentErrors` with every problem, and LocalError.
     """
-    applied = states.load(Folders(data_dir.absolute()).state_file)
+    applied = states.load(Folders.at(data_dir).state_file)
     return load(files, applied.values())
 
 
@@ -57,7 +57,7 @@ class LocalInstance:
 
     def __init__(self, data_dir: Path, resources: Resources, *, ports: Ports | None = None) -> None:
         """Nothing is started yet. Take `resources` from `load_resources` for the same folder."""
-        self.folders = Folders(data_dir.absolute())
+        self.folders = Folders.at(data_dir)
         self.notes: list[str] = []
         """What the user should know: things done, things left as they are."""
         self._resources = resources
@@ -259,6 +259,7 @@ class LocalInstance:
             batch=sink.batch,
             restarts=sink.restarts,
             reason=sink.reason,
+            log=str(sink.log),
             rejected=sink.rejected,
             rows=tuple(sink.rows),
         )

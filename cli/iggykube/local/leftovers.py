@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -43,8 +44,9 @@ def end_leftovers(folders: Folders) -> Iterator[str]:
 
 def _end(process: Remembered) -> None:
     deadline_s = time.monotonic() + LEFTOVER_S_MAX
-    os.kill(process.pid, signal.SIGTERM)
+    number = int(signal.SIGTERM)
     while process_started_at(process.pid) == process.started_at:
-        if time.monotonic() > deadline_s:
-            os.kill(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may end at any moment
+            os.kill(process.pid, number)
         time.sleep(_PAUSE_S)
+        number = signal.SIGKILL if time.monotonic() > deadline_s else 0

@@ -12,6 +12,7 @@ from iggykube.local.folders import LOG_BYTES_MAX
 LINE_BYTES_MAX: Final = 1 << 16
 _READ_BYTES: Final = 1 << 16
 _TAIL_BYTES: Final = 1 << 14
+_DEAD_STATES: Final = "ZX"  # ended, but nobody has asked for its exit code
 
 
 class Child:
@@ -107,7 +108,9 @@ class Child:
 def process_started_at(pid: int) -> str:
     """A mark that tells a process from a later one of the same number; empty if it is gone."""
     try:
-        # Field 22 of Linux' stat: start time; the name before it may hold blanks and brackets.
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        # Linux' stat: the name may hold blanks and brackets; behind it state, then field 22, the
+        # start time.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in _DEAD_STATES else fields[19]
     except (OSError, IndexError):
         return ""

@@ -31,6 +31,8 @@ class SinkRow(msgspec.Struct, frozen=True):
     batch: int | None = None
     restarts: int = 0
     reason: str = ""
+    log: str = ""
+    """What its process writes besides its events."""
     rejected: int = 0
     """Messages that this run set aside because they could not be decoded."""
     rows: tuple[str, ...] = ()
