@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ STOPPED_CODE = 128 + signal.SIGINT
 class Goal:
     """What is to be reached: these flights in this topic, and in the files of its first sink."""
 
+    file: Path
     flights: pa.Table
     stream: str
     topic: str
@@ -162,7 +164,9 @@ def _where(console: Console, instance: LocalInstance, goal: Goal) -> None:
     ):
         console.print(f"  {what:<22} {_shown(path)}", soft_wrap=True)
     console.print("Run it again: nothing is sent twice. To keep it running:")
-    console.print(f"  iggykube up -f {_shown(SAMPLE)}", soft_wrap=True)
+    program = _shown(Path(sys.executable).with_name("iggykube"))
+    command = f"{program} up -f {_shown(goal.file)} --data {_shown(folders.root)}"
+    console.print(f"  {command}", soft_wrap=True)
 
 
 def _goal(resources: Resources, options: argparse.Namespace) -> Goal:
@@ -173,6 +177,7 @@ def _goal(resources: Resources, options: argparse.Namespace) -> Goal:
     stream = next(one for one in resources.streams if one.key == topic.stream)
     sink = topic.sinks[0]
     return Goal(
+        file=options.file,
         flights=data.load_flights(options.rows),
         stream=stream.stream_name,
         topic=topic.topic_name,
