@@ -18,6 +18,7 @@ from iggy_operator.documents import DocumentErrors
 from iggy_wire.primitives import Partitioning
 from iggykube.errors import BrokerDied, LocalError, Stopped
 from iggykube.local import LocalInstance, Ports, Snapshot, load_resources
+from iggykube.local.plan import make_plan
 from iggykube.local.snapshot import SinkState
 
 FREE = Ports(0, 0)
@@ -239,3 +240,57 @@ def test_up_status_and_down_as_programs(tmp_path: Path) -> None:
     assert json.loads(status.stdout)["address"] == first["address"]
     assert "orders" in table.stdout
     assert time.time() - first["taken_at_s"] < 3600
+
+
+def test_an_unknown_setting_of_the_broker_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    broker = SHOP + (
+        "---\napiVersion: iggykube.dev/v1alpha1\nkind: IggyBroker\nmetadata: {name: iggy}\n"
+        "spec: {config: {system.segmnt.size: 1 GB}}\n"
+    )
+
+    with pytest.raises(BrokerDied, match=r"(?i)segment[._]size"):
+        instance(tmp_path, broker).start()
+
+
+def test_a_data_directory_may_be_named_with_dots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "shop.yaml").write_text(SHOP + SINK % "-")
+    data = Path("../data")
+
+    dotted = LocalInstance(data, load_resources(data, [Path("../shop.yaml")]), ports=FREE)
+    plan = make_plan(dotted._resources, dotted.folders, FREE)
+
+    assert plan.sinks[0].job["sink"]["files"]["path"] == str(tmp_path / "data" / "files" / "lake")
+
+
+def test_a_terminal_gets_a_live_table(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(SHOP)
+    command = [sys.executable, "-m", "iggykube", "up", "-f", str(path), "--port", "0"]
+    command += ["--monitoring-port", "0", "--data", str(tmp_path / "data")]
+    ours, theirs = os.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=environment) as up:
+        os.close(theirs)
+        shown = b""
+        while b"orders" not in shown:
+            shown += os.read(ours, 4096)
+        up.send_signal(signal.SIGINT)
+        while _more := _read_to_end(ours):
+            shown += _more
+        assert up.stderr is not None
+        told = up.stderr.read().decode()
+
+    assert up.returncode == 0
+    assert b"STREAM" in shown
+    assert told == "stopping: sinks finish their batch (Ctrl-C again: at once)\n"
+
+
+def _read_to_end(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # Linux says it so when the other side is closed
+        return b""
