@@ -55,7 +55,8 @@ demo: $(INSTALLED) ## the main job: broker, flights, Spark, Parquet, lag 0
 test: $(INSTALLED) ## all tests that need no cluster (ARGS="tests/wire -k batch" for some)
 	@$(BIN)/python -m pytest $(ARGS)
 
-check: $(INSTALLED) ## format, lint, types, layers
+check: $(INSTALLED) ## format, lint, types, layers, and whether requirements.lock has all that pyproject.toml wants
+	@$(BIN)/python -m pip check --quiet
 	@$(BIN)/ruff format --check $(CODE)
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy
