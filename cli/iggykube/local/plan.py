@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from iggy_operator.decide.sinks import job_fields
 from iggy_operator.documents import Document, DocumentErrors, FileProblem
-from iggy_operator.resources import DEFAULT_BROKER, Key, Resources, Sink, Stream, Topic
+from iggy_operator.resources import Key, Resources, Sink, Stream, Topic
 from iggy_operator.validation import FieldPath, suggestion
 from iggykube.local.folders import ROOT_USERNAME, Folders, Ports
 
@@ -210,13 +210,14 @@ def _broker_problems(resources: Resources) -> Iterator[FileProblem]:
             document = _document(resources, "IggyBroker", broker.key)
             message = "local mode runs its own broker: leave this document out"
             yield document.problem(("spec", "mode"), message)
-    wanted = {broker.key: ("IggyBroker", broker.key) for broker in resources.brokers}
-    wanted |= {stream.broker: ("IggyStream", stream.key) for stream in resources.streams}
-    if len(wanted) > 1:
-        names = " and ".join(str(key) for key in sorted(wanted))
-        kind, key = wanted[max(wanted, key=lambda key: key.name == DEFAULT_BROKER)]
-        message = f"local mode runs one broker, and the files name {names}: use one of them"
-        yield _document(resources, kind, key).problem((), message)
+    wanted = [(broker.key, "IggyBroker", broker.key) for broker in resources.brokers]
+    wanted += [(stream.broker, "IggyStream", stream.key) for stream in resources.streams]
+    for broker_key, kind, key in wanted:
+        if broker_key != (first := wanted[0][0]):
+            message = f"local mode runs one broker, and here are {first} and {broker_key}: use one"
+            path = ("spec", "brokerRef") if kind == "IggyStream" else ("metadata", "name")
+            yield _document(resources, kind, key).problem(path, message)
+            return
 
 
 def _name_problems(resources: Resources) -> Iterator[FileProblem]:
