@@ -29,7 +29,7 @@ from iggy_broker.metadata.replica import Follower, Replica, Writer
 from iggy_broker.metrics import PUBLISH_INTERVAL_S, Counters, SharedCounters
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.context import Services
-from iggy_broker.net.edge import CONNECTIONS_MAX, Edge
+from iggy_broker.net.edge import CONNECTIONS_MAX, STALL_CHECK_S, Edge
 from iggy_broker.net.handover import Doors
 from iggy_broker.net.intake import Landing
 from iggy_broker.net.listener import listen, raise_file_limit
@@ -178,6 +178,7 @@ class Shard:
             logins=logins,
             connections_max=min(raise_file_limit(), CONNECTIONS_MAX),
         )
+        self._keep(self._close_stalled(edge))
         edge.doors = Doors(edge, self._plan.doors, partial(Connection, edge))
         edge.doors.open()
         self._parts.callback(edge.doors.close)
@@ -196,6 +197,11 @@ class Shard:
         while True:
             await asyncio.sleep(PUBLISH_INTERVAL_S)
             self._counters.publish()
+
+    async def _close_stalled(self, edge: Edge) -> None:
+        while True:
+            await asyncio.sleep(STALL_CHECK_S)
+            edge.close_stalled()
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` as long as the shard lives; what it raises stops the shard."""

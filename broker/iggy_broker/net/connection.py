@@ -8,7 +8,6 @@ place in `_pending`, and further sends go on behind it; any other request waits 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from struct import Struct
 from typing import Final, cast
 
@@ -86,7 +85,7 @@ class Connection(Intake):
         self._edge = edge
         self._services = edge.services
         self._out: Outbox | None = None
-        self._pending: deque[Reply] = deque()
+        self._pending: list[Reply] = []  # short, and an empty one is small: clients are many
         self._state: State | None = None  # the metadata that the two caches belong to
         self._sends: dict[bytes, Target | Rotation] = {}
         self._reads: dict[bytes, ReadTarget] = {}
@@ -245,8 +244,11 @@ class Connection(Intake):
         except Reject as refusal:
             self._answer_refusal(frame, refusal)
             return True
-        assert self._out is not None
-        self._out.send_parts(parts)
+        durable = messages.commit_wait(read, tail)
+        if durable is not None:
+            self._answer_when_durable(durable, messages.whole(parts))
+        elif self._out is not None:
+            self._out.send_parts(parts)
         return True
 
     def _read_target(self, frame: memoryview) -> tuple[ReadTarget, messages.PollTail]:
@@ -288,7 +290,7 @@ class Connection(Intake):
         def answered(frame: memoryview) -> None:
             # The frame is only lent; with nothing before it in line it goes out from where it is.
             if self._out is not None and self._pending and self._pending[0] is reply:
-                self._pending.popleft()
+                self._pending.pop(0)
                 self._out.send(frame)
                 self._settle()
                 self._foreign_bytes += len(frame)
@@ -374,7 +376,7 @@ class Connection(Intake):
         """Send what is answered at the head of the line, and serve what waited for that."""
         pending = self._pending
         while pending and pending[0].frame is not None and self._out is not None:
-            self._out.send(pending.popleft().frame or b"")
+            self._out.send(pending.pop(0).frame or b"")
         if self._blocked & FULL and len(pending) <= PENDING_MAX // 2:
             self._unblock(FULL)
         if self._blocked & ORDER and not pending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from typing import TYPE_CHECKING, Final
 
 from iggy_broker.net.context import Services
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from iggy_broker.net.login import Logins
     from iggy_broker.net.peers import Links
 
+logger = logging.getLogger(__name__)
+
+STALL_CHECK_S: Final = 30.0  # a frame that does not grow for so long ends its connection
 CONNECTIONS_MAX: Final = 16_384  # per shard; beyond, a new connection is closed at once
 
 
@@ -96,6 +100,16 @@ class Edge:
         if self.by_client.get(connection.session.client) is connection:
             del self.by_client[connection.session.client]
         self.services.counters.sessions = len(self.by_client)
+
+    def close_stalled(self) -> None:
+        """Close clients that hold memory for a frame and send nothing more of it."""
+        for connection in list(self.connections):
+            if connection.is_stalled():
+                logger.info(
+                    "! half a frame and then silence: closed",
+                    extra={"client": connection.session.client_number},
+                )
+                connection.abort()
 
     def count_refusal(self, frame: bytes) -> None:
         """Count a reply that is a refusal or an eviction."""

@@ -30,6 +30,7 @@ class Intake(asyncio.BufferedProtocol):
     """A protocol that cuts frames. Subclasses set `_header_bytes` and two methods."""
 
     __slots__ = (
+        "_began_s",
         "_blocked",
         "_filled",
         "_landing",
@@ -37,6 +38,7 @@ class Intake(asyncio.BufferedProtocol):
         "_partial",
         "_partial_view",
         "_paused",
+        "_seen",
         "_stash",
         "_transport",
     )
@@ -52,6 +54,8 @@ class Intake(asyncio.BufferedProtocol):
         self._partial: bytearray | None = None  # from the pool
         self._partial_view: memoryview | None = None  # of exactly the frame's (or header's) length
         self._filled = 0
+        self._began_s = 0.0  # when half a frame arrived
+        self._seen = (0.0, 0)  # what `is_stalled` saw last
         self._stash: bytearray | None = None  # arrived, but blocked
 
     # -- asyncio -------------------------------------------------------------------------------
@@ -106,6 +110,7 @@ class Intake(asyncio.BufferedProtocol):
         self._partial_view = memoryview(buffer)[:size]
         self._partial_view[:length] = rest
         self._filled = length
+        self._began_s = self._loop.time()
 
     def _partial_complete(self, view: memoryview) -> None:
         """`view` is a whole frame, or a whole header of a longer frame."""
@@ -151,6 +156,11 @@ class Intake(asyncio.BufferedProtocol):
         ):
             self._paused = False
             transport.resume_reading()
+
+    def is_stalled(self) -> bool:
+        """Whether half a frame is here that has not grown since this was asked last."""
+        before, self._seen = self._seen, (self._began_s, self._filled)
+        return self._partial is not None and before == self._seen
 
     def stop_reading(self) -> asyncio.Transport | None:
         """At a frame border: read no more, the transport is given away. None if this is none."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -64,7 +63,7 @@ class Outbox:
         self._descriptor: int = sock.fileno()
         # A second object on the same descriptor; `close` detaches it, so it never closes anything.
         self._socket = socket.socket(sock.family, sock.type, sock.proto, self._descriptor)
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: list[_Waiting] = []  # short, and an empty one is small: clients are many
         self.clogged = False  # the transport has bytes queued
         self.queued_bytes = 0  # waiting here, not counting what the transport has
 
@@ -207,6 +206,6 @@ class Outbox:
         return chunk
 
     def _drop_first(self) -> None:
-        part = self._waiting.popleft()
+        part = self._waiting.pop(0)
         if isinstance(part, HeldRange):
             part.close()

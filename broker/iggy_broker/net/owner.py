@@ -10,6 +10,7 @@ from iggy_broker.metadata.replica import Follower, Writer
 from iggy_broker.net import dispatch
 from iggy_broker.net.context import Context, Services
 from iggy_broker.net.handlers import messages
+from iggy_broker.net.handlers.messages import whole
 from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS
 from iggy_broker.net.outbox import Part
 from iggy_broker.net.session import Session
@@ -82,14 +83,18 @@ class ShardOwner:
             return (reply,)
         return asyncio.ensure_future(_after(partition.wait_durable(), reply))
 
-    def _poll(self, header: RequestHeader, frame: memoryview) -> Sequence[Part]:
+    def _poll(
+        self, header: RequestHeader, frame: memoryview
+    ) -> Sequence[Part] | asyncio.Future[bytes]:
         try:
             request = PollMessages.decode(frame[HEADER_BYTES:])
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
         read = poll_target(self._services, request)
         tail = (request.strategy, request.count, request.auto_commit)
-        return messages.poll(self._services, read, tail, header)
+        parts = messages.poll(self._services, read, tail, header)
+        durable = messages.commit_wait(read, tail)
+        return parts if durable is None else asyncio.ensure_future(_after(durable, whole(parts)))
 
     async def _serve_offsets(self, context: Context, target: Target, frame: bytes) -> bytes:
         row = PARTITION_COMMANDS[dispatch.command_of(context.header)]

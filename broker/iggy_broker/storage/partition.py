@@ -60,6 +60,7 @@ class Partition:
     __slots__ = (
         "_clock",
         "_commit",
+        "_deleted",
         "_offsets",
         "_options",
         "_parts",
@@ -87,6 +88,7 @@ class Partition:
         self.partition_id = place.partition_id
         self.recovery: tuple[Decision, ...] = tuple(recovered.decisions)
         self.fenced = recovered.fenced  # why it is not served; "" if it is
+        self._deleted = False
         self.must_wait = False  # the last append must not be answered before `wait_durable()`
         self._options = options
         self._persisted = options.persisted
@@ -121,7 +123,10 @@ class Partition:
         if not options.validate_checksum:
             for segment in recovered.segments:
                 segment.verified = None
-        return cls(place, options, parts, recovered=recovered)
+        partition = cls(place, options, parts, recovered=recovered)
+        if not recovered.clean:
+            len(partition.offsets)  # offsets ahead of the data are drawn back before it grows again
+        return partition
 
     @property
     def next_offset(self) -> int:
@@ -132,6 +137,11 @@ class Partition:
     def visible_next_offset(self) -> int:
         """End of what readers may see."""
         return self.log.synced_next_offset if self._persisted else self.log.next_offset
+
+    @property
+    def offsets_persisted(self) -> bool:
+        """Whether a stored offset, also by auto-commit, must be on the disk before the answer."""
+        return self._options.offsets_persisted
 
     @property
     def current_offset(self) -> int:
@@ -160,7 +170,7 @@ class Partition:
         """
         log = self.log
         if self.fenced:
-            raise self._refusal()
+            raise self._refusal
         base_offset = log.next_offset
         timestamp_us = max(self._clock.now_us(), log.last_timestamp_us + 1)
         code = kernel.admit(batch, self.partition_id, base_offset, timestamp_us)
@@ -170,7 +180,7 @@ class Partition:
         segments_count = len(log.segments)
         log.append(batch, count, timestamp_us)
         if len(log.segments) != segments_count:
-            self._slot.shape(len(log.segments), log.first_offset, log.size_bytes)
+            self._rolled()
         if self._persisted:
             self.must_wait = True
             self._slot.appended(log.size_bytes, log.next_offset, log.synced_next_offset)
@@ -223,7 +233,7 @@ class Partition:
         """
         log = self.log
         if self.fenced:
-            raise self._refusal()
+            raise self._refusal
         end = self.visible_next_offset
         offset = max(self._start(strategy, count, consumer), log.first_offset)
         stop = min(offset + count, end)
@@ -246,6 +256,11 @@ class Partition:
             at = f"the last offset is {end - 1}" if end else "the partition is empty"
             raise Reject(ErrorCode.INVALID_OFFSET, f"offset {offset} cannot be stored: {at}")
         self.offsets.store(consumer, offset)
+        self.must_wait = self._options.offsets_persisted
+
+    def delete_offset(self, consumer: ConsumerKey) -> None:
+        """Forget a stored offset. Reject 3021 if there is none. Sets `must_wait`, as a store."""
+        self.offsets.delete(consumer)
         self.must_wait = self._options.offsets_persisted
 
     def delete_oldest_segments(self, count: int) -> int:
@@ -282,6 +297,9 @@ class Partition:
 
     def close(self) -> None:
         """Clean stop: everything synced, the marker for the next start left."""
+        if self.fenced:
+            self.abandon()  # a marker would hide the hole
+            return
         if self._offsets is not None:
             self.sync_now()
             self._offsets.close()
@@ -296,6 +314,7 @@ class Partition:
     def delete(self) -> None:
         """Remove the partition with all its files and free its slot."""
         self._removal.cancel()
+        self._deleted, self.fenced = True, "it was deleted"
         self.log.discard()
         if self._offsets is not None:
             self._offsets.close()
@@ -319,7 +338,8 @@ class Partition:
                 file.hold()
         covered = _Covered(self.log.epoch, log_work, files)
         if log_work is not None:
-            files, folders = [*log_work.files, *files], [*log_work.folders, *folders]
+            # Offsets first: one that was drawn back must not be found ahead of newer data again.
+            files, folders = [*files, *log_work.files], [*folders, *log_work.folders]
         elif not files and not folders:
             return None
         return SyncWork(tuple(files), tuple(folders), covered)
@@ -358,6 +378,12 @@ class Partition:
             return True
         return size_bytes is not None and self.log.unsynced_bytes >= size_bytes
 
+    def _rolled(self) -> None:
+        """A segment was begun: sync the one before it soon, so that no start reads it again."""
+        self._publish_shape()
+        if self._commit is not None and len(self.log.segments) > 1 and not self._persisted:
+            self._commit.save()
+
     def _publish(self, state: SlotState, purges: int | None = None) -> None:
         self._publish_shape()
         log = self.log
@@ -369,7 +395,10 @@ class Partition:
         log = self.log
         self._slot.shape(max(len(log.segments), 1), log.first_offset, log.size_bytes)
 
+    @property
     def _refusal(self) -> Reject:
+        if self._deleted:
+            return Reject(ErrorCode.RESOURCE_NOT_FOUND, f"{self.place.folder} was deleted")
         return Reject(
             ErrorCode.CANNOT_READ_PARTITIONS,
             f"{self.place.folder} is not served: {self.fenced}; restore the missing file, or purge",

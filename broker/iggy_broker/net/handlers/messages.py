@@ -7,6 +7,8 @@ got the frame forwarded.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -14,7 +16,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.net.context import Services
 from iggy_broker.net.outbox import Part
 from iggy_broker.net.targets import ReadTarget, Target
-from iggy_broker.storage.partition import Partition
+from iggy_broker.storage.partition import FileRange, Partition
 from iggy_wire.codes import FrameKind, Operation
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import HEADER_BYTES, RequestHeader
@@ -105,6 +107,19 @@ def poll(services: Services, read: ReadTarget, tail: PollTail, header: RequestHe
     parts: list[Part] = [poll_head(header, commit, head, polled.size_bytes)]
     parts += polled.parts
     return parts
+
+
+def commit_wait(read: ReadTarget, tail: PollTail) -> asyncio.Future[None] | None:
+    """What the answer to a poll with auto-commit must wait for, if the topic wants that."""
+    partition = read.partition
+    if partition is None or not tail[2] or not partition.offsets_persisted:
+        return None
+    return partition.wait_durable()
+
+
+def whole(parts: Sequence[Part]) -> bytes:
+    """The pieces of a reply as one, for those that cannot go out now: file ranges do not last."""
+    return b"".join(part.read() if isinstance(part, FileRange) else part for part in parts)
 
 
 def poll_head(

@@ -14,7 +14,7 @@ from typing import Any, Final
 from iggy_broker.errors import Reject
 from iggy_broker.net.context import DONE, Answer, Services
 from iggy_broker.net.targets import Target, consumer_key, read_target
-from iggy_broker.storage.partition import ConsumerKey
+from iggy_broker.storage.partition import ConsumerKey, Partition
 from iggy_wire.codes import Command
 from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import AckLevel, Consumer, ConsumerKind
@@ -57,15 +57,15 @@ async def store(services: Services, target: Target, request: StoreConsumerOffset
     assert target.partition is not None, "offsets are served by the owner"
     key = _write_key(services, target, request.consumer)
     target.partition.store_offset(key, request.offset)
-    if target.partition.must_wait and request.ack is not AckLevel.NONE:
-        await target.partition.wait_durable()
+    await _durable(target.partition, request.ack)
     return DONE
 
 
 async def delete(services: Services, target: Target, request: DeleteConsumerOffset) -> Answer:
     """Forget an offset; CONSUMER_OFFSET_NOT_FOUND if none is stored."""
     assert target.partition is not None, "offsets are served by the owner"
-    target.partition.offsets.delete(_write_key(services, target, request.consumer))
+    target.partition.delete_offset(_write_key(services, target, request.consumer))
+    await _durable(target.partition, request.ack)
     return DONE
 
 
@@ -78,6 +78,12 @@ async def get(services: Services, target: Target, request: GetConsumerOffset) ->
         return DONE
     current = target.partition.current_offset
     return Answer(_OFFSET.pack(target.partition_id, current, stored))
+
+
+async def _durable(partition: Partition, ack: AckLevel) -> None:
+    """Wait for the disk where the topic and the client want it."""
+    if partition.must_wait and ack is not AckLevel.NONE:
+        await partition.wait_durable()
 
 
 def _write_key(services: Services, target: Target, consumer: Consumer) -> ConsumerKey:
