@@ -106,7 +106,7 @@ def _produce(port: int, producers: int) -> Done:
 
 def _in_a_process(targets: list[Target], requests: int) -> Done:
     """The load generator has a process of its own: its work is not the report's."""
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     work = Work(requests=requests, messages=1, payload_bytes=PAYLOAD_BYTES)
     client = context.Process(target=_client, args=(targets, work, there), daemon=True)

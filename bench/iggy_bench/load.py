@@ -204,7 +204,7 @@ Role = Callable[[Target, Work, Callable[[], None]], Done]
 
 def run_clients(role: Role, targets: Sequence[Target], work: Work) -> list[Done]:
     """One process per target. They connect, wait for each other, and start together."""
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(len(targets))
     pipes: list[Connection] = []
     clients = []
