@@ -189,7 +189,10 @@ class SimulatedDisk:
 
     def write(self, node: Node, data: bytes, position: int) -> None:
         if self.crash_at is not None and self.operations >= self.crash_at:
-            node.write(position, data[: self.chance.randint(0, len(data))])
+            part = self.chance.randint(0, len(data))
+            if _in_one_sector(position, data):
+                part = self.chance.choice((0, len(data)))
+            node.write(position, data[:part])
         self._step()
         growth = position + len(data) - len(node.data)
         if self.capacity_bytes is not None and growth > 0:

@@ -76,8 +76,7 @@ class ConsumerOffsets:
         try:
             if file is None:
                 file = self._create(key)
-            data = _OFFSET.pack(offset)
-            file.write(_RECORD.pack(offset, kernel.xxh3_64(data)), 0)
+            file.write(_encode(offset), 0)
         except OSError as error:
             code = ErrorCode.CANNOT_OPEN_CONSUMER_OFFSETS_FILE
             raise Reject(code, f"{self._path(key)}: {error}") from error
@@ -171,13 +170,30 @@ class ConsumerOffsets:
         if offset is None:
             self._warn(f"{path}: wrong length or checksum, no offset is stored")
             return
+        file = self._disk.open(path)
         if offset >= next_offset:
             self._warn(f"{path}: offset {offset} is ahead of the data, which ends at {next_offset}")
-            if next_offset == 0:
+            if not self._draw_back(file, key, next_offset):
                 return  # an empty partition has no offset to draw it back to
             offset = next_offset - 1
         self._offsets[key] = offset
-        self._files[key] = self._disk.open(path)
+        self._files[key] = file
+
+    def _draw_back(self, file: File, key: ConsumerKey, next_offset: int) -> bool:
+        """Write the lower value at once: once the data has grown again, nobody could tell.
+
+        Whether an offset is left. A disk that refuses is warned about; the next start tries again.
+        """
+        try:
+            if next_offset == 0:
+                self._disk.remove(file.path)
+                self._folders_dirty.add(self._kind_folder(key.kind))
+            else:
+                file.write(_encode(next_offset - 1), 0)
+                self._dirty[key] = None
+        except OSError as error:
+            self._warn(f"{file.path}: the lower offset cannot be written: {error}")
+        return next_offset > 0
 
     def _kind_folder(self, kind: int) -> str:
         return f"{self._folder}/{_FOLDERS[kind]}"
@@ -188,6 +204,10 @@ class ConsumerOffsets:
 
 def _is_id(name: str) -> bool:
     return name.isascii() and name.isdecimal() and str(int(name)) == name and int(name) < _ID_END
+
+
+def _encode(offset: int) -> bytes:
+    return _RECORD.pack(offset, kernel.xxh3_64(_OFFSET.pack(offset)))
 
 
 def _decode(data: bytes) -> int | None:

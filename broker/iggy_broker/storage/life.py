@@ -2,15 +2,30 @@
 
 from iggy_broker.storage import layout
 from iggy_broker.storage.cutting import Decision, DecisionKind
-from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.disk import Disk, File, StorageFailed
 from iggy_broker.storage.records import Life, read_life
 from iggy_broker.storage.removal import move_away
 from iggy_broker.storage.values import PartitionPlace
 
 
 def write_life(disk: Disk, folder: str, life: Life, *, sync: bool) -> None:
-    """Note which life of the partition a folder holds."""
-    disk.write_file(f"{folder}/{layout.LIFE_FILE}", life.encode(), sync=sync)
+    """Note which life of the partition a folder holds.
+
+    In place: 32 bytes lie in one sector, and a purge must work on a full disk, too.
+    """
+    file = disk.open(f"{folder}/{layout.LIFE_FILE}", create=True)
+    file.write(life.encode(), 0)
+    if sync:
+        _sync(file)
+        disk.sync_folder(folder)
+    file.close()
+
+
+def _sync(file: File) -> None:
+    try:
+        file.sync()
+    except OSError as error:
+        raise StorageFailed(f"{file.path}: sync failed: {error}") from error
 
 
 def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
@@ -41,6 +56,12 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
         write_life(disk, folder, Life(place.incarnation, purges, purging=False), sync=True)
         why = "a purge had begun before the stop"
         decisions.append(Decision(DecisionKind.PURGE_FINISHED, folder, why=why))
+    elif not disk.exists(f"{folder}/{layout.CLEAN_FILE}"):
+        # A killed process may have left what says "the purge is over" in the page cache only;
+        # should a power cut take that back later, the next start would wipe what came since.
+        file = disk.open(f"{folder}/{layout.LIFE_FILE}")
+        _sync(file)
+        file.close()
     return decisions
 
 

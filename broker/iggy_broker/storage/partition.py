@@ -10,12 +10,11 @@ see everything that was written; of a `persisted` partition only what is synced.
 
 import asyncio
 from struct import Struct
-from typing import NamedTuple
 
 from iggy_broker.errors import Reject
 from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.cutting import Decision
-from iggy_broker.storage.disk import File, StorageFailed
+from iggy_broker.storage.disk import File
 from iggy_broker.storage.layout import parents_of
 from iggy_broker.storage.life import settle_life, wipe, write_life
 from iggy_broker.storage.partition_log import LogOptions, PartitionLog
@@ -24,7 +23,7 @@ from iggy_broker.storage.records import Life
 from iggy_broker.storage.recovery import Recovered, recover
 from iggy_broker.storage.removal import HeadRemoval, move_away, remove_moved
 from iggy_broker.storage.segment import SENDFILE_BYTES_MIN, FileRange, Part
-from iggy_broker.storage.syncer import GroupCommit, SyncWork
+from iggy_broker.storage.syncer import Covered, GroupCommit, SyncWork, sync_here
 from iggy_broker.storage.values import (
     PartitionOptions,
     PartitionPlace,
@@ -207,15 +206,7 @@ class Partition:
 
     def sync_now(self) -> None:
         """Sync here and now, blocking (tests, tools, stop). StorageFailed if it fails."""
-        work = self.begin_sync(checkpoint=True)
-        if work is None:
-            return
-        try:
-            work.run(self._parts.disk)
-        except OSError as error:
-            self.end_sync(work, good=False)
-            raise StorageFailed(f"{self.place.folder}: sync failed: {error}") from error
-        self.end_sync(work, good=True)
+        sync_here(self, self._parts.disk)
 
     def poll(
         self,
@@ -336,7 +327,7 @@ class Partition:
             files, folders = self._offsets.take_unsynced()
             for file in files:
                 file.hold()
-        covered = _Covered(self.log.epoch, log_work, files)
+        covered = Covered(self.log.epoch, log_work, files)
         if log_work is not None:
             # Offsets first: one that was drawn back must not be found ahead of newer data again.
             files, folders = [*files, *log_work.files], [*folders, *log_work.folders]
@@ -347,7 +338,7 @@ class Partition:
     def end_sync(self, work: SyncWork, *, good: bool) -> bool:
         """For the group commit: release, and show readers what is durable now."""
         covered = work.mark
-        assert isinstance(covered, _Covered), "made by begin_sync"
+        assert isinstance(covered, Covered), "made by begin_sync"
         for file in covered.offset_files:
             file.release()
         if covered.log_work is not None:
@@ -403,11 +394,3 @@ class Partition:
             ErrorCode.CANNOT_READ_PARTITIONS,
             f"{self.place.folder} is not served: {self.fenced}; restore the missing file, or purge",
         )
-
-
-class _Covered(NamedTuple):
-    """What one sync of a partition covers."""
-
-    epoch: int  # of the log: a purge or delete meanwhile makes the result meaningless
-    log_work: SyncWork | None
-    offset_files: list[File]

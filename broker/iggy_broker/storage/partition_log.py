@@ -22,7 +22,7 @@ from iggy_broker.storage.records import Synced
 from iggy_broker.storage.recovery import clean_marker, synced_record, write_synced
 from iggy_broker.storage.segment import DamagedError, Part, Segment, Stretch
 from iggy_broker.storage.sparse_index import INDEX_EVERY_BYTES, SparseIndex
-from iggy_broker.storage.syncer import SyncWork
+from iggy_broker.storage.syncer import SyncWork, sync_here
 from iggy_wire.errors import ErrorCode
 
 CHECKPOINT_EVERY_BYTES = 32 * 1024 * 1024  # synced bytes after which the `synced` file is renewed
@@ -65,6 +65,7 @@ class PartitionLog:
         "_indexes",
         "_marker_there",
         "_options",
+        "_taken",
         "_told",
         "_written_bytes",
         "epoch",
@@ -118,6 +119,7 @@ class PartitionLog:
         self._checkpoint_size_bytes = 0
         self._dirty: list[Segment] = []
         self._index_dirty: list[Segment] = []
+        self._taken: tuple[list[Segment], list[str]] = ([], [])  # by the sync that runs now
         self._attention = True  # something must be done before the next append
 
     @property
@@ -241,6 +243,7 @@ class PartitionLog:
         for file in files:
             file.hold()
         folders = tuple(self._folders_dirty)
+        self._taken = (self._dirty, self._folders_dirty)
         self._dirty, self._folders_dirty = [], []
         self._attention = True  # the next append is not covered: its segment is dirty again
         mark = Mark(self.epoch, self.next_offset, self._written_bytes, record)
@@ -257,6 +260,7 @@ class PartitionLog:
         assert isinstance(mark, Mark), "made by begin_sync"
         if mark.epoch != self.epoch:
             return False
+        self._taken = ([], [])
         if not good:
             return True
         self.synced_next_offset = mark.next_offset
@@ -267,18 +271,13 @@ class PartitionLog:
 
     def sync_now(self) -> None:
         """Sync everything here and now (stop, tools). StorageFailed if that fails."""
-        work = self.begin_sync(checkpoint=True)
-        if work is None:
-            return
-        try:
-            work.run(self._disk)
-        except OSError as error:
-            self.end_sync(work, good=False)
-            raise StorageFailed(f"{self.folder}: sync failed: {error}") from error
-        self.end_sync(work, good=True)
+        sync_here(self, self._disk)
 
     def close(self) -> None:
         """Clean stop: sync, leave the marker, give descriptors back."""
+        # A sync in a thread may not be through, and the marker must not be there before its bytes.
+        self._dirty = self._taken[0] + self._dirty
+        self._folders_dirty = self._taken[1] + self._folders_dirty
         self.sync_now()
         if not self._marker_there and self.segments:
             marker = clean_marker(self.segments).encode()

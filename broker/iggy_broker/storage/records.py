@@ -56,7 +56,7 @@ class CleanSegment:
     length_bytes: int
     next_offset: int
     last_timestamp_us: int
-    index_checksum: int
+    index_checksum: int  # 0: not known
 
 
 @dataclass(frozen=True, slots=True)

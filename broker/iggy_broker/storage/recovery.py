@@ -64,7 +64,7 @@ def clean_marker(segments: list[Segment]) -> Clean:
     if len(segments) > MARKED_SEGMENTS_MAX:
         return Clean((), 0, 0)
     for segment in segments:
-        if segment.index_checksum is None or segment.index_is_loaded:
+        if segment.index_is_loaded:
             index = segment.index
             if not index.write():
                 return Clean((), 0, 0)  # disk full: the next start looks for itself
@@ -75,7 +75,7 @@ def clean_marker(segments: list[Segment]) -> Clean:
                 segment.size_bytes,
                 segment.next_offset,
                 segment.last_timestamp_us,
-                segment.index_checksum,
+                segment.index_checksum or 0,  # not known: judged when it is first used
             )
         )
     position, checksum = _tail_of(segments[-1]) if segments else (0, 0)
@@ -121,7 +121,7 @@ def _from_marker(disk: Disk, folder: str, firsts: list[int], marker: Clean) -> l
         segment.size_bytes = entry.length_bytes
         segment.next_offset = entry.next_offset
         segment.last_timestamp_us = entry.last_timestamp_us
-        segment.index_checksum = entry.index_checksum
+        segment.index_checksum = entry.index_checksum or None
         segment.verified = Verified(entry.length_bytes)
         segments.append(segment)
     if marker.tail_checksum:

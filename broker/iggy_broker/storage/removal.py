@@ -1,6 +1,7 @@
 """Take folders and segments away: out of sight at once, off the disk when there is time."""
 
 import threading
+from collections import deque
 
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Disk
@@ -59,11 +60,12 @@ def _kept(disk: Disk, folder: str) -> list[str]:
 class HeadRemoval:
     """Removes dropped segments of one partition in the background, the oldest first.
 
-    Each is made durable before the next, so that no hole can appear. `cancel` before the same names
-    are used again (purge, delete): then the caller removes everything itself.
+    Each is made durable before the next, and what the disk refused is tried again before anything
+    newer, so that no hole can appear. `cancel` before the same names are used again (purge,
+    delete): then the caller removes everything itself.
     """
 
-    __slots__ = ("_disk", "_folder", "_life", "_lock", "_syncer")
+    __slots__ = ("_disk", "_folder", "_lock", "_pending", "_syncer")
 
     def __init__(self, disk: Disk, folder: str, syncer: Syncer | None) -> None:
         """Without a syncer it removes at once."""
@@ -71,26 +73,29 @@ class HeadRemoval:
         self._folder = folder
         self._syncer = syncer
         self._lock = threading.Lock()
-        self._life = 0
+        self._pending: deque[int] = deque()
 
     def remove(self, firsts: list[int]) -> None:
         """Remove the segments with these first offsets, given in rising order."""
-        life = self._life
+        with self._lock:
+            self._pending += firsts
         if self._syncer is None:
-            self._remove(firsts, life)
+            self._remove()
         else:
-            self._syncer.in_background(lambda: self._remove(firsts, life))
+            self._syncer.in_background(self._remove)
 
     def cancel(self) -> None:
         """What is not removed yet will not be."""
         with self._lock:
-            self._life += 1
+            self._pending.clear()
 
-    def _remove(self, firsts: list[int], life: int) -> None:
-        for first in firsts:
-            with self._lock:
-                if life != self._life:
+    def _remove(self) -> None:
+        while True:
+            with self._lock:  # let go between two, for `cancel`
+                if not self._pending:
                     return
+                first = self._pending[0]
                 self._disk.remove(layout.log_path(self._folder, first))
                 self._disk.remove(layout.index_path(self._folder, first))
                 self._disk.sync_folder(self._folder)
+                self._pending.popleft()

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from iggy_broker.storage.disk import Disk, File, StorageFailed
 
@@ -44,6 +44,14 @@ class SyncWork:
             disk.sync_folder(folder)
 
 
+class Covered(NamedTuple):
+    """What one sync of a partition covers."""
+
+    epoch: int  # of the log: a purge or delete meanwhile makes the result meaningless
+    log_work: SyncWork | None
+    offset_files: list[File]
+
+
 class Syncable(Protocol):
     """A log that can say what is unsynced. Both calls come from the loop's thread."""
 
@@ -57,6 +65,19 @@ class Syncable(Protocol):
         False: what it was about is gone (purge, delete), so a failure means nothing.
         """
         ...
+
+
+def sync_here(log: Syncable, disk: Disk) -> None:
+    """Sync on the spot, blocking (stop, tests, tools). StorageFailed if it fails."""
+    work = log.begin_sync(checkpoint=True)
+    if work is None:
+        return
+    try:
+        work.run(disk)
+    except OSError as error:
+        log.end_sync(work, good=False)
+        raise StorageFailed(f"sync failed, nothing is certain any more: {error}") from error
+    log.end_sync(work, good=True)
 
 
 class Syncer:
@@ -152,6 +173,7 @@ class GroupCommit:
         if self._in_flight or self._scheduled or self._syncer.failure is not None:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_seen)  # whoever does not wait hears of a failure by `on_failed`
         self._waiters.append(future)
         self._start(Lane.BACKGROUND)
         return future
@@ -232,6 +254,11 @@ def _resolve(futures: list[asyncio.Future[None]], failure: StorageFailed | None)
             future.set_result(None)
         else:
             future.set_exception(failure)
+
+
+def _seen(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 def _ignore(error: OSError | None) -> None:

@@ -327,7 +327,12 @@ def test_a_recovery_that_cannot_sync_stops_the_shard() -> None:
     world, _ = three_batches()
     disk = killed(world)
     disk.failing_syncs = 1
+    with pytest.raises(StorageFailed, match="life: sync failed"):
+        world.restart(disk)
 
+    disk.open(f"{FOLDER}/{layout.LIFE_FILE}").sync()
+    disk.open(f"{FOLDER}/{layout.CLEAN_FILE}", create=True)  # of no use, but life is not synced now
+    disk.failing_syncs = 1
     with pytest.raises(StorageFailed, match="cannot be synced"):
         world.restart(disk)
 
