@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := wire broker operator spark cli demo bench tests
-KERNEL := $(wildcard setup.py wire/iggy_wire/*kernel*.py wire/iggy_wire/*.pyx wire/iggy_wire/*.pxd wire/iggy_wire/*.h)
+KERNEL := $(wildcard setup.py wire/iggy_wire/*kernel*.py wire/iggy_wire/*.pyx wire/iggy_wire/*.pxd wire/iggy_wire/_xxh3*)
 
 # The environment belongs to one Python: another one rebuilds it. Steps leave a stamp and are done once.
 PYTHON_COMMAND := $(shell .ci/machine --python)
