@@ -8,6 +8,7 @@ import pytest
 
 from iggy_broker.errors import Reject
 from iggy_broker.storage import layout
+from iggy_broker.storage.consumer_offsets import ConsumerKey
 from iggy_broker.storage.cutting import CUT_SETS_MAX, DecisionKind
 from iggy_broker.storage.disk import StorageFailed
 from simulated_disk import SimulatedDisk
@@ -245,9 +246,49 @@ def test_a_missing_segment_in_synced_data_fences_the_partition() -> None:
         world.append(1)
     with pytest.raises(Reject, match="not served"):
         world.poll(LAST, 1)
-    partition.purge(1)
+    partition.close()
+    again = world.open()
+    assert again.fenced  # a clean stop does not make the hole any smaller
+    again.purge(1)
     world.stored = []
     assert world.append(1) == 0
+    assert world.everything() == world.stored
+
+
+def test_purge_and_delete_work_on_a_full_disk() -> None:
+    world, _ = three_batches()
+    disk = disk_of(world)
+    disk.capacity_bytes = disk.used_bytes()
+
+    world.partition.purge(1)
+    world.stored = []
+    assert world.append(1) == 0
+    disk.capacity_bytes = disk.used_bytes()
+    world.partition.delete()
+
+    assert disk.used_bytes() == 0
+    with pytest.raises(Reject, match="was deleted"):
+        world.partition.append(memoryview(world.batch(1)))
+
+
+def test_an_offset_drawn_back_stays_back_when_the_data_grows_again() -> None:
+    world = simulated_world()
+    key = ConsumerKey(1, 4)
+    world.append(3)
+    world.partition.sync_now()
+    world.append(7)
+    world.partition.store_offset(key, 9)
+    disk = killed(world)
+    disk.open(LOG_0).truncate(disk.open(LOG_0).size() - 1)
+    partition = world.restart(disk)
+    assert partition.next_offset == 3
+    world.stored = world.stored[:3]
+    world.append(20)
+    partition.sync_now()
+
+    after = world.restart(disk_of(world).crash(power_cut=True))
+
+    assert after.offsets.get(key) == 2
     assert world.everything() == world.stored
 
 
