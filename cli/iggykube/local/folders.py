@@ -4,11 +4,12 @@ import fcntl
 import os
 import secrets
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from iggykube.errors import LocalError
 
@@ -16,6 +17,8 @@ ROOT_USERNAME: Final = "iggy"
 LOG_BYTES_MAX: Final = 16 << 20
 """A log that is larger when its process starts is moved to `.1`, in place of an older one."""
 _PASSWORD_BYTES: Final = 24
+_LOCK_TRIES: Final = 10
+_LOCK_PAUSE_S: Final = 0.02
 _HOST: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
 
@@ -132,13 +135,11 @@ class Folders:
     def lock(self) -> Iterator[None]:
         """Hold the data directory. Raises LocalError if another process does."""
         with (self.run / "lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(file):
                 owner = self.owner_pid()
                 fix = "stop it with `iggykube down`, or choose another with --data"
                 message = f"data directory {self.root} is in use by process {owner}: {fix}"
-                raise LocalError(message) from None
+                raise LocalError(message)
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -160,6 +161,18 @@ class Folders:
 
 
 _OTHER: Final = "choose another place with --data"
+
+
+def _locked(file: TextIO) -> bool:
+    """Take the lock. `iggykube status` holds it for a moment, too: that is waited for."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return True
+    return False
 
 
 def write_private(path: Path, text: str, *, is_lasting: bool = True) -> None:
