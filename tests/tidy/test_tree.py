@@ -1,7 +1,9 @@
 """Rules about the tree that no linter knows."""
 
 import ast
+import re
 import subprocess
+import tomllib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -133,3 +135,16 @@ def test_the_lock_names_no_address() -> None:
     assert "://" not in lock
     assert "--index-url" not in lock
     assert lock.count("--hash=sha256:") > 100
+
+
+def test_the_lock_has_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *(one for extra in project["project"]["optional-dependencies"].values() for one in extra),
+        *project["dependency-groups"]["dev"],
+    ]
+    names = {re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0].lower() for one in wanted}
+    locked = re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.M)
+
+    assert sorted(names - {"iggykube"} - set(locked)) == [], "run: make lock"
