@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from iggy_broker.metadata.model import Placed, State
 from iggy_broker.metadata.options import TopicSettings, settings_of
 from iggy_broker.metadata.placement import pack, shard_of
+from iggy_broker.storage.closing import close_all
 from iggy_broker.storage.layout import partition_folder
 from iggy_broker.storage.partition import (
     Partition,
@@ -73,9 +74,8 @@ class OwnedPartitions:
 
     def close(self) -> None:
         """A clean stop: sync and mark each, so that the next start reads no log."""
-        while self.open:
-            _, partition = self.open.popitem()
-            partition.close()
+        close_all(self.open.values(), self._parts.disk)
+        self.open.clear()
 
     def _mine(self, placed: Iterable[Placed]) -> list[tuple[Placed, int]]:
         named = (

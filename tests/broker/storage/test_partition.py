@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from iggy_broker.errors import Reject
 from iggy_broker.storage import layout
+from iggy_broker.storage.closing import close_all
 from iggy_broker.storage.consumer_offsets import ConsumerKey
 from iggy_broker.storage.disk import RealDisk, StorageFailed
 from iggy_broker.storage.partition import FileRange, PartitionPlace
@@ -360,3 +361,32 @@ def test_thousands_of_partitions_open_with_few_descriptors(tmp_path: Path) -> No
         assert world.everything() == world.stored
         world.partition.close()
     assert disk.open_files == 0
+
+
+def test_many_partitions_stop_side_by_side(tmp_path: Path) -> None:
+    disk = RealDisk(open_files_max=8)
+    worlds = []
+    for number in range(70):
+        folder = layout.partition_folder(str(tmp_path), 0, 0, number)
+        worlds.append(World(disk, SMALL_SEGMENTS, PartitionPlace(folder, number, 0, is_new=True)))
+        worlds[-1].append(2)
+
+    close_all([world.partition for world in worlds], disk)
+
+    assert disk.open_files == 0
+    for world in worlds:
+        assert world.open().recovery == ()
+        assert world.everything() == world.stored
+        world.partition.abandon()
+
+
+def test_a_failed_sync_at_the_stop_leaves_no_marker() -> None:
+    world = simulated_world()
+    world.append(1)
+    assert isinstance(world.disk, SimulatedDisk)
+    world.disk.failing_syncs = 1
+
+    with pytest.raises(StorageFailed):
+        close_all([world.partition], world.disk)
+
+    assert not world.disk.exists(f"{FOLDER}/{layout.CLEAN_FILE}")
