@@ -175,6 +175,31 @@ def test_shards_follow_a_killed_supervisor(tmp_path: Path) -> None:
         broker.end()
 
 
+def test_more_clients_than_descriptors_are_closed_and_the_rest_is_served(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, shards=1)
+    broker.files_max = "600"
+    broker.start()
+    try:
+        with broker.client() as early:
+            crowd = [socket.create_connection(("127.0.0.1", broker.tcp_port)) for _ in range(700)]
+            early.create_stream("s")
+            closed = 0
+            for sock in crowd[-100:]:
+                sock.settimeout(10)
+                with suppress(ConnectionError):
+                    assert sock.recv(1) == b"", "too many connections are closed"
+                closed += 1
+            assert closed == 100
+            for sock in crowd:
+                sock.close()
+            early.create_topic("s", "t", 1)
+        with broker.client() as late:
+            assert late.send("s", "t", Partitioning.partition(0), [Message(b"m")]).base_offset == 0
+        assert broker.stop() == 0
+    finally:
+        broker.end()
+
+
 def test_monitoring_answers_without_login(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         with broker.client() as client:

@@ -33,6 +33,7 @@ class BrokerProcess:
         self.log = folder / "broker.log"
         self.shards = shards
         self.settings = dict(settings or {})
+        self.files_max = "hard"  # open files of each process
         self.process: subprocess.Popen[bytes] | None = None
         self.tcp_port = 0
         self.monitoring_port = 0
@@ -82,7 +83,12 @@ class BrokerProcess:
         """Start, and return at once."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "iggy_broker"],
+                [
+                    "sh",
+                    "-c",
+                    f'ulimit -n {self.files_max} && exec "$0" -m iggy_broker',
+                    sys.executable,
+                ],
                 env=self.environment(),
                 cwd=self.folder,
                 stdout=log,
