@@ -177,7 +177,7 @@ def test_shards_follow_a_killed_supervisor(tmp_path: Path) -> None:
 
 def test_more_clients_than_descriptors_are_closed_and_the_rest_is_served(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, shards=1)
-    broker.files_max = "600"
+    broker.wrapper = ["prlimit", "--nofile=600:600"]
     broker.start()
     try:
         with broker.client() as early:

@@ -33,7 +33,7 @@ class BrokerProcess:
         self.log = folder / "broker.log"
         self.shards = shards
         self.settings = dict(settings or {})
-        self.files_max = "hard"  # open files of each process
+        self.wrapper: list[str] = []  # a command that runs the broker in its own place
         self.process: subprocess.Popen[bytes] | None = None
         self.tcp_port = 0
         self.monitoring_port = 0
@@ -83,12 +83,7 @@ class BrokerProcess:
         """Start, and return at once."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [
-                    "sh",
-                    "-c",
-                    f'ulimit -n {self.files_max} && exec "$0" -m iggy_broker',
-                    sys.executable,
-                ],
+                [*self.wrapper, sys.executable, "-m", "iggy_broker"],
                 env=self.environment(),
                 cwd=self.folder,
                 stdout=log,
