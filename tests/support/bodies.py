@@ -40,7 +40,7 @@ _LONG = """
     memory_usage total_memory available_memory run_time_us start_time_us read_bytes written_bytes
     messages_size_bytes free_disk_space total_disk_space hits misses session created_at_us
     size_bytes message_expiry_us max_topic_size_bytes current_offset stored_offset base_offset
-    offset generation
+    offset generation expiry_us expires_at_us
 """
 WIDTHS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("status", "compression", "transport", "scope", "role"), U8),
@@ -86,6 +86,8 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "strategy": STRATEGIES,
     "ack": st.sampled_from(AckLevel),
     "batch": BYTES,
+    "data": BYTES,
+    "types": st.lists(U8, max_size=4).map(tuple),
     "region": BYTES,
 }
 BY_KIND: dict[Any, st.SearchStrategy[Any]] = {
@@ -135,8 +137,8 @@ def _field(layout: Any, field: msgspec.structs.FieldInfo) -> st.SearchStrategy[A
     kind, name = field.type, field.name
     if name == "messages_count" and issubclass(layout, Reply):
         return U64
-    if name == "partition_id" and kind == int | None:
-        return st.none() | U32
+    if kind in (str | None, int | None):
+        return st.none() | (BY_NAME[name] if name in BY_NAME else BY_KIND[kind.__args__[0]])
     if kind in BY_KIND and name not in BY_NAME:
         return BY_KIND[kind]
     if name in BY_NAME:

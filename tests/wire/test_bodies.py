@@ -16,8 +16,9 @@ from iggy_wire.requests import decode_login, decode_request
 LAYOUTS = [*REQUEST_TYPES, *REPLY_TYPES]
 # Layouts that run to the end of the body: a shorter body may be a valid one, with less in it.
 OPEN_ENDED = {
-    "Clients", "CreateStream", "CreateTopic", "CreateUser", "Groups", "Polled", "SendMessages",
-    "Streams", "UpdateStream", "UpdateTopic", "Users", "UserDetails",
+    "AccessTokens", "Archive", "Clients", "CreateStream", "CreateTopic", "CreateUser", "Groups",
+    "Polled", "SendMessages", "Streams", "UpdateStream", "UpdateTopic", "UpdateUser", "Users",
+    "UserDetails",
 }  # fmt: skip
 
 

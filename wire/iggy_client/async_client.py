@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from iggy_client import calls
+from iggy_client.access import AsyncAccessMethods
 from iggy_client.async_link import AsyncLink
 from iggy_client.calls import ConsumerLike, OptionsLike
 from iggy_client.errors import ClientError, LinkError, SessionLostError
@@ -52,7 +53,7 @@ TIMEOUT_S = 30.0  # as other Iggy clients of protocol 0.11
 T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(AsyncAccessMethods):
     """A connection to one Iggy server. Tasks may share it: they take turns.
 
     When the server ends the session (`SessionLostError`) or the link breaks (`LinkError`), the

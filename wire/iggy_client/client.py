@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from iggy_client import calls
+from iggy_client.access import AccessMethods
 from iggy_client.calls import ConsumerLike, OptionsLike
 from iggy_client.errors import ClientError, LinkError, SessionLostError
 from iggy_client.link import Link
@@ -51,7 +52,7 @@ TIMEOUT_S = 30.0  # as other Iggy clients of protocol 0.11
 T = TypeVar("T")
 
 
-class Client:
+class Client(AccessMethods):
     """A connection to one Iggy server. Not for use by two threads at a time.
 
     When the server ends the session (`SessionLostError`) or the link breaks (`LinkError`), the

@@ -48,6 +48,11 @@ _RETRY_TIME_S: Final[dict[int, float]] = {
 
 _OPERATIONS: Final = frozenset(Operation)
 
+# What an error says of its request, in this order. Never a secret.
+_TOLD: Final = (
+    "stream", "topic", "name", "group", "partition_id", "partitioning", "user", "username"
+)  # fmt: skip
+
 T = TypeVar("T")
 
 
@@ -168,7 +173,7 @@ def logout_request() -> Logout:
 def describe(request: Request) -> str:
     """A request for people: the command and what it is about, never a secret."""
     told = [request.command.name.lower()]
-    for field in ("stream", "topic", "name", "group", "partition_id", "partitioning", "username"):
+    for field in _TOLD:
         value = getattr(request, field, None)
         if field == "partitioning" and value is not None:
             told.append(f"partitioning={value.kind.name.lower()} {value.value.hex()}".rstrip())

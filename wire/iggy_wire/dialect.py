@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from iggy_wire import replies, requests_messages, requests_resources, requests_system
+from iggy_wire import (
+    replies,
+    requests_access,
+    requests_messages,
+    requests_resources,
+    requests_system,
+)
 from iggy_wire.codes import Command
 from iggy_wire.reply_base import EmptyReply, Reply
 from iggy_wire.request_base import Request
@@ -40,7 +46,7 @@ class Dialect:
 
 _REQUESTS: Final[dict[int, type[Request]]] = {
     request.command: request
-    for module in (requests_system, requests_resources, requests_messages)
+    for module in (requests_system, requests_access, requests_resources, requests_messages)
     for request in vars(module).values()
     if isinstance(request, type) and issubclass(request, Request) and hasattr(request, "command")
 }
@@ -59,6 +65,9 @@ _REPLIES: Final[dict[int, type[Reply]]] = {
     Command.GET_USER: replies.UserDetails,
     Command.GET_USERS: replies.Users,
     Command.CREATE_USER: replies.UserDetails,
+    Command.GET_PERSONAL_ACCESS_TOKENS: replies.AccessTokens,
+    Command.CREATE_PERSONAL_ACCESS_TOKEN: replies.NewToken,
+    Command.GET_SNAPSHOT: replies.Archive,
     Command.GET_STREAM: replies.StreamDetails,
     Command.GET_STREAMS: replies.Streams,
     Command.CREATE_STREAM: replies.Stream,

@@ -1,5 +1,6 @@
 """The body of every P11 reply that we understand, both ways: one class per layout."""
 
+from iggy_wire.replies_access import AccessToken, AccessTokens, Archive, NewToken
 from iggy_wire.replies_messages import (
     POLL_HEAD_BYTES,
     Confirmation,
@@ -45,6 +46,9 @@ from iggy_wire.results import rejection_bytes, split_result, success_bytes
 
 __all__ = [
     "POLL_HEAD_BYTES",
+    "AccessToken",
+    "AccessTokens",
+    "Archive",
     "CacheMetrics",
     "Catalog",
     "ClientDetails",
@@ -61,6 +65,7 @@ __all__ = [
     "LoginReply",
     "Member",
     "Membership",
+    "NewToken",
     "Node",
     "OptionDescription",
     "PartitionInfo",

@@ -11,6 +11,15 @@ from iggy_wire.dialect import Dialect
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.header import RequestHeader
 from iggy_wire.request_base import EmptyRequest, Request
+from iggy_wire.requests_access import (
+    ChangePassword,
+    CreatePersonalAccessToken,
+    DeletePersonalAccessToken,
+    GetPersonalAccessTokens,
+    GetSnapshot,
+    UpdatePermissions,
+    UpdateUser,
+)
 from iggy_wire.requests_messages import (
     DeleteConsumerOffset,
     FlushUnsavedBuffer,
@@ -64,14 +73,17 @@ from iggy_wire.requests_system import (
 )
 
 __all__ = [
+    "ChangePassword",
     "CreateConsumerGroup",
     "CreatePartitions",
+    "CreatePersonalAccessToken",
     "CreateStream",
     "CreateTopic",
     "CreateUser",
     "DeleteConsumerGroup",
     "DeleteConsumerOffset",
     "DeletePartitions",
+    "DeletePersonalAccessToken",
     "DeleteSegments",
     "DeleteStream",
     "DeleteTopic",
@@ -86,6 +98,8 @@ __all__ = [
     "GetConsumerGroups",
     "GetConsumerOffset",
     "GetMe",
+    "GetPersonalAccessTokens",
+    "GetSnapshot",
     "GetStats",
     "GetStream",
     "GetStreams",
@@ -106,8 +120,10 @@ __all__ = [
     "SendMessages",
     "StoreConsumerOffset",
     "SyncConsumerGroup",
+    "UpdatePermissions",
     "UpdateStream",
     "UpdateTopic",
+    "UpdateUser",
     "command_of",
     "decode_login",
     "decode_request",
