@@ -2,7 +2,7 @@
 
 A value that the client did not send is not frozen when the topic is made: it follows the node's
 configuration, so that switching `enforce_fsync` on and restarting changes existing topics. What
-was sent is stored and reported as it was sent.
+was sent is stored and reported in the kind of its key: `128 MiB` comes back as 134217728.
 
 Keys, kinds and bounds: Iggy protocol 0.11, options. Its older half knows `enforce_fsync`, its newer
 half `durability` and `consumer_offset_durability` (the 0.9.0 clients always send both); we take
@@ -275,8 +275,9 @@ def _check(options: Options, *, updating: bool) -> Options:
             legal = ", ".join(one.key for one in CATALOGUE if one.updatable or not updating)
             detail = f"option {option.key!r}: use one of {legal}"
             raise Deny(ErrorCode.UNSUPPORTED_OPTION_KEY, detail)
-        if _parsed(option) != SERVER_DEFAULT or option.key not in _ZERO_IS_ABSENT:
-            kept.append(option)
+        value = _parsed(option)
+        if value != SERVER_DEFAULT or option.key not in _ZERO_IS_ABSENT:
+            kept.append(Option.of(option.key, value, known.kind))
     return make_options(kept)
 
 

@@ -63,13 +63,30 @@ def create(*given: Option, partitions_count: int = 1) -> Options:
         (Option("preallocate_segments", ValueKind.BOOL, b"\x01"), "preallocate_segments", True),
     ],
 )  # fmt: skip
-def test_a_legal_option_is_kept_as_sent_and_in_force(
+def test_a_legal_option_is_kept_in_the_kind_of_its_key_and_in_force(
     given: Option, field: str, value: object
 ) -> None:
     kept = create(given)
 
-    assert kept == (given,)
+    (known,) = (known for known in options.CATALOGUE if known.key == given.key)
+    assert [(option.key, option.kind) for option in kept] == [(known.key, known.kind)]
+    if given.kind == known.kind != ValueKind.STRING:
+        assert kept == (given,)
     assert getattr(options.settings_of(kept, NODE), field) == value
+
+
+def test_text_for_a_number_is_reported_as_the_number() -> None:
+    sizes = make_options({"segment_size": "128 MiB", "message_expiry": "1 h"})
+    words = make_options({"durability": "PERSISTED", "enforce_fsync": "true"})
+
+    reported = {option.key: option.get() for option in create(*sizes, *words)}
+
+    assert reported == {
+        "segment_size": 128 * MIB,
+        "message_expiry": 3_600_000_000,
+        "durability": "persisted",
+        "enforce_fsync": True,
+    }
 
 
 @pytest.mark.parametrize("key", ["message_expiry", "max_topic_size"])
