@@ -37,6 +37,7 @@ from iggy_broker.storage.disk import RealDisk
 from iggy_broker.storage.format_version import FormatVersionError, check_format
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
+from iggy_broker.storage.removal import remove_leftovers
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ def _lock(root: Path) -> DirectoryLock:
 
 def _recover(config: Config, disk: RealDisk) -> tuple[State, Journal]:
     check_format(disk, str(config.system.path))
+    remove_leftovers(disk, str(config.system.path))
     opened = recovery.open_metadata(config, disk=disk, clock=SystemClock(), warn=logger.warning)
     for note in opened.notes:
         logger.warning("= %s", note)
