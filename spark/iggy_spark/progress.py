@@ -99,8 +99,7 @@ class ProgressListener(StreamingQueryListener):
             return
         source = progress.sources[0]
         committed = Offsets.from_json(json.loads(source.endOffset))
-        latest = source.latestOffset
-        ends = committed if latest in (None, "null") else Offsets.from_json(json.loads(latest))
+        ends = Offsets.from_json(json.loads(source.latestOffset))
         self._reporter.event(
             "progress",
             batch=progress.batchId,

@@ -170,11 +170,9 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return offsets.limit_end(advance.start, advance.ends, rows_max).to_json()
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends as last seen, for the query's progress."""
-        if self._found is None:
-            return None
-        found = self._found[1]
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The ends as last seen, for the query's progress. A replayed batch has seen none yet."""
+        found = self._found[1] if self._found else self._topic_state()
         return Offsets(found.name, str(found.incarnation), found.ends).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -257,8 +259,8 @@ class Job:
         if writer.failure is not None:
             raise writer.failure
         raise errors.find_in_text(str(failure)) or SinkError(
-            f"Spark stopped the query: {_first_line(str(failure))}; see spark.log in the "
-            "checkpoint's folder logs"
+            f"Spark stopped the query: {_reason(str(failure))}; see spark.log in the checkpoint's "
+            "folder logs"
         )
 
     def _wait_for_commit(
@@ -297,8 +299,14 @@ class Job:
         )
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+_EXCEPTION = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
+
+
+def _reason(text: str) -> str:
+    """The one line of a Spark error that says most: the first Python exception in it, if any."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    hit = _EXCEPTION.search(text)
+    return hit[0] if hit else lines[0] if lines else "no reason given"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -308,6 +316,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--config", required=True, type=Path, help="the job's JSON file")
     given = parser.parse_args(arguments)
+    # What crosses into Java is ours to report, in one line; py4j would print it with its trace.
+    logging.getLogger("py4j").addHandler(logging.NullHandler())
+    logging.getLogger("py4j").propagate = False
     reporter = Reporter(sys.stdout)
     try:
         config = job_config.load(given.config)
@@ -318,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = errors.find_in_text(str(error))
         if found is not None:
             return _failed(reporter, str(found), found.exit_code)
-        return _failed(reporter, f"Spark: {_first_line(str(error))}", errors.EXIT_FAILED)
+        return _failed(reporter, f"Spark: {_reason(str(error))}", errors.EXIT_FAILED)
     return errors.EXIT_DONE
 
 

@@ -8,6 +8,7 @@ traceable to its message.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pyarrow as pa
 
@@ -30,6 +31,12 @@ _REJECTED = (
     schema.Field("error", schema.Scalar("STRING", pa.string()), nullable=False),
 )
 REJECTED_SCHEMA = pa.schema([schema.arrow_field(item) for item in (*_REJECTED, *METADATA)])
+
+
+@cache
+def none_rejected() -> pa.RecordBatch:
+    """No rows."""
+    return pa.RecordBatch.from_pylist([], REJECTED_SCHEMA)
 
 
 def table_fields(payload_format: str, fields: tuple[schema.Field, ...]) -> tuple[schema.Field, ...]:
@@ -57,7 +64,7 @@ def portions(options: ReadOptions, fetch: RangeFetch, partition: int) -> Iterato
         ]
         if decoder is None:
             rows = pa.RecordBatch.from_arrays([arrow.payloads(columns), *metadata], schema=form)
-            yield Portion(rows, REJECTED_SCHEMA.empty_table().to_batches()[0])
+            yield Portion(rows, none_rejected())
             continue
         result = decoder.decode(arrow.payloads(columns))
         if result.rejected and options.on_decode_error == "fail":

@@ -1,0 +1,368 @@
+"""The sink job: exactly once through stops, crashes and lost checkpoints; exit codes; progress."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from broker_process import PASSWORD, USERNAME
+from iggy_spark import job_config
+from iggy_spark.errors import BadPayload, DataLoss, TopicRecreated
+from iggy_spark.progress import Reporter
+from iggy_spark.sink_job import Job, Stop
+
+if TYPE_CHECKING:
+    from conftest import Topic
+
+pytestmark = pytest.mark.timeout(300)  # a session takes a while to start on a busy machine
+
+LOGIN = {"IGGY_USERNAME": USERNAME, "IGGY_PASSWORD": PASSWORD}
+SCHEMA = "number BIGINT NOT NULL, month INT, delay DOUBLE, at TIMESTAMP"
+PROCESS_S = 240.0  # a Java and a Spark start in it
+
+
+def documents(first: int, end: int) -> list[bytes]:
+    return [
+        json.dumps(
+            {
+                "number": n,
+                "month": n % 12 + 1,
+                "delay": None if n % 3 == 0 else n / 2,
+                "at": "2026-03-29T00:59:59.999999Z",
+            }
+        ).encode()
+        for n in range(first, end)
+    ]
+
+
+class Setup:
+    """A job over a test's topic, run inside this process on the shared Spark."""
+
+    def __init__(self, topic: "Topic", folder: Path, **sink: Any) -> None:
+        self.lake = folder / "lake"
+        self.checkpoint = folder / "checkpoint"
+        self.value = {
+            "name": "lake",
+            "broker": {"address": topic.address},
+            "stream": topic.stream,
+            "topic": topic.name,
+            "sink": {
+                "type": "Files",
+                "files": {"path": str(self.lake), "partitionBy": ["month"]},
+                "payload": {"format": "Json", "schema": SCHEMA},
+                "trigger": {"interval": "100ms"},
+                **sink,
+            },
+            "checkpoint": str(self.checkpoint),
+            "once": True,
+        }
+        self.file = folder / "job.json"
+
+    def write(self) -> Path:
+        self.file.write_text(json.dumps(self.value))
+        return self.file
+
+    def run(self, spark: SparkSession) -> list[dict[str, Any]]:
+        """The events of one run to its end."""
+        out = io.StringIO()
+
+        @contextmanager
+        def running(*args: Any, **settings: Any) -> Iterator[SparkSession]:
+            yield spark
+
+        try:
+            config = job_config.load(self.write())
+            Job(config, LOGIN, Reporter(out), stop=Stop(signals=False), running=running).run()
+        finally:
+            self.events = [json.loads(line) for line in out.getvalue().splitlines()]
+        return self.events
+
+    def rows(self) -> list[tuple[int, int]]:
+        """(partition, offset) of every row in the lake."""
+        table = ds.dataset(self.lake, format="parquet", partitioning="hive").to_table()
+        columns = (table.column(f"iggy_{name}").to_pylist() for name in ("partition_id", "offset"))
+        return sorted(zip(*columns, strict=True))
+
+
+def every(**counts: int) -> list[tuple[int, int]]:
+    return [(int(p[1:]), n) for p, count in sorted(counts.items()) for n in range(count)]
+
+
+@pytest.fixture
+def setup(topic: "Topic", tmp_path: Path) -> Setup:
+    return Setup(topic, tmp_path)
+
+
+@pytest.mark.parametrize("topic", [6], indirect=True)
+def test_six_partitions_end_in_the_lake_with_lag_0(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    for partition in range(6):
+        topic.send(partition, documents(0, 200))
+    setup.value["sink"]["maxOffsetsPerTrigger"] = 700
+
+    events = setup.run(spark)
+
+    assert setup.rows() == every(**{f"p{n}": 200 for n in range(6)})
+    assert [event["event"] for event in events] == ["started", "progress", "progress", "stopped"]
+    assert [event["rows"] for event in events[1:3]] == [700, 500]
+    assert [event["lag"] for event in events[1:]] == [500, 0, 0]
+    assert events[-1]["committed"] == {str(n): 200 for n in range(6)}
+    assert [topic.stored("lake", n) for n in range(6)] == [199] * 6
+    table = ds.dataset(setup.lake, format="parquet", partitioning="hive").to_table()
+    for row in table.slice(0, 50).to_pylist():
+        assert row["month"] == row["number"] % 12 + 1
+        assert row["delay"] == (None if row["number"] % 3 == 0 else row["number"] / 2)
+        assert row["at"].isoformat() == "2026-03-29T00:59:59.999999+00:00"
+
+
+def test_spark_reads_the_lake_back(spark: SparkSession, topic: "Topic", setup: Setup) -> None:
+    topic.send(0, documents(0, 24))
+    setup.run(spark)
+
+    frame = spark.read.parquet(str(setup.lake))
+
+    assert frame.count() == 24
+    assert frame.where("month = 3").count() == 2
+    assert frame.where("delay IS NULL").count() == 8
+    assert frame.where("isnan(delay)").count() == 0
+    assert frame.selectExpr("unix_micros(at)").distinct().collect()[0][0] == 1774745999999999
+
+
+def test_a_deleted_checkpoint_makes_no_duplicates_and_no_gaps(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    topic.send(0, documents(0, 100))
+    topic.send(1, documents(0, 10))
+    setup.run(spark)
+    shutil.rmtree(setup.checkpoint)
+    topic.send(0, documents(100, 150))
+    setup.value["sink"]["maxOffsetsPerTrigger"] = 7  # other ranges than before
+
+    events = setup.run(spark)
+
+    assert setup.rows() == every(p0=150, p1=10)
+    assert sum(event["rows"] for event in events if event["event"] == "progress") == 50
+
+
+def test_a_batch_that_is_repeated_is_written_once(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    topic.send(0, documents(0, 100))
+    setup.run(spark)
+    (commits,) = setup.checkpoint.glob("*/spark/commits")
+    for file in commits.iterdir():
+        file.unlink()  # as after a crash between the target's and Spark's commit
+
+    events = setup.run(spark)
+
+    assert setup.rows() == every(p0=100)
+    (progress,) = (event for event in events if event["event"] == "progress")
+    assert (progress["rows"], progress["skipped"]) == (0, 100)
+
+
+def test_a_lake_and_checkpoint_that_are_gone_are_made_again(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    topic.send(0, documents(0, 20))
+    setup.run(spark)
+    shutil.rmtree(setup.checkpoint)
+    shutil.rmtree(setup.lake)
+
+    setup.run(spark)
+
+    assert setup.rows() == every(p0=20)
+
+
+def test_a_bad_message_stops_the_job_and_is_named(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    topic.send(0, [*documents(0, 3), b'{"number": "three"}', *documents(4, 6)])
+
+    with pytest.raises(BadPayload, match=r"partition 0 offset 3: .*`\$\.number`"):
+        setup.run(spark)
+
+    assert topic.stored("lake", 0) is None
+
+
+def test_tolerated_bad_messages_are_set_aside(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    bad = b'{"number": "three"}'
+    topic.send(0, [*documents(0, 3), bad, *documents(4, 6)])
+    setup.value["sink"]["errors"] = {"tolerance": "Data"}
+
+    events = setup.run(spark)
+
+    assert setup.rows() == [(0, n) for n in (0, 1, 2, 4, 5)]
+    assert (events[1]["rows"], events[1]["rejected"], events[-1]["lag"]) == (5, 1, 0)
+    (rejected,) = (setup.lake / "_rejected").glob("*.parquet")
+    (row,) = pq.read_table(rejected).to_pylist()
+    assert (row["payload"], row["iggy_offset"]) == (bad, 3)
+    assert "$.number" in row["error"]
+
+
+def test_a_recreated_topic_stops_the_job_or_is_read_anew(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    topic.send(0, documents(0, 5))
+    setup.run(spark)
+    topic.recreate(2)
+    topic.send(0, documents(0, 3))
+
+    with pytest.raises(TopicRecreated, match="onTopicRecreated to Restart"):
+        setup.run(spark)
+    assert len(setup.rows()) == 5
+    setup.value["sink"]["onTopicRecreated"] = "Restart"
+    setup.run(spark)
+    assert len(setup.rows()) == 8
+
+
+def test_a_purged_topic_is_a_loss(spark: SparkSession, topic: "Topic", setup: Setup) -> None:
+    topic.send(0, documents(0, 9))
+    setup.run(spark)
+    topic.client.purge_topic(topic.stream, topic.name)
+    topic.send(0, documents(0, 2))
+
+    with pytest.raises(DataLoss, match=r"the target holds offsets up to 8.*purged"):
+        setup.run(spark)
+
+
+def test_raw_and_text_payloads(spark: SparkSession, topic: "Topic", tmp_path: Path) -> None:
+    topic.send(0, ["\u00e9".encode(), b"b"])
+    found = []
+    for form in ("Raw", "Text"):
+        setup = Setup(topic, tmp_path / form, payload={"format": form})
+        (tmp_path / form).mkdir()
+        setup.value["sink"]["files"]["partitionBy"] = []
+        setup.run(spark)
+        table = ds.dataset(setup.lake, format="parquet").to_table()
+        found.append(table.column(0).to_pylist())
+
+    assert found == [["\u00e9".encode(), b"b"], ["\u00e9", "b"]]
+
+
+def test_the_console_shows_the_first_rows(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    topic.send(0, documents(0, 30))
+    del setup.value["sink"]["files"]
+    setup.value["sink"]["type"] = "Console"
+
+    events = setup.run(spark)
+
+    shown = [event["row"]["number"] for event in events if event["event"] == "row"]
+    assert shown == list(range(20))
+    assert events[-1]["lag"] == 0
+
+
+# From here on in processes of their own, as whoever starts the job sees it.
+
+
+def start(setup: Setup, **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "iggy_spark.sink_job", "--config", str(setup.write())],
+        env={**os.environ, **LOGIN, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_sigterm_finishes_the_batch_and_the_next_run_goes_on(
+    spark: SparkSession, topic: "Topic", setup: Setup
+) -> None:
+    topic.send(0, documents(0, 400))
+    topic.send(1, documents(0, 400))
+    setup.value |= {"once": False}
+    setup.value["sink"]["maxOffsetsPerTrigger"] = 50
+
+    process = start(setup)
+    assert process.stdout is not None
+    events = []
+    for line in process.stdout:
+        events.append(json.loads(line))
+        if events[-1]["event"] == "progress" and events[-1]["batch"] == 2:
+            process.send_signal(signal.SIGTERM)
+    _, noise = process.communicate(timeout=PROCESS_S)
+
+    assert (process.returncode, noise) == (0, "")
+    stopped = events[-1]
+    assert (stopped["event"], stopped["reason"]) == ("stopped", "signal")
+    done = {int(number): end for number, end in stopped["committed"].items()}
+    assert 0 < sum(done.values()) < 800
+    assert setup.rows() == every(p0=done[0], p1=done[1])
+    assert {n: topic.stored("lake", n) for n in done} == {n: end - 1 for n, end in done.items()}
+    setup.value |= {"once": True}
+    setup.value["sink"]["maxOffsetsPerTrigger"] = 500
+    assert setup.run(spark)[-1]["lag"] == 0
+    assert setup.rows() == every(p0=400, p1=400)
+
+
+@pytest.mark.parametrize(
+    ("changes", "environ", "code", "told"),
+    [
+        ({}, {"IGGY_PASSWORD": "not-the-password"}, 1, "refuses the login"),
+        ({}, {"IGGY_PASSWORD": ""}, 2, "IGGY_PASSWORD is not set"),
+        ({"topic": "none"}, {}, 1, "topic 'none' in stream"),
+        ({"checkpoint": "/proc/none"}, {}, 1, "checkpoint: /proc/none cannot be written"),
+        ({"files": {"path": "/proc/lake"}}, {}, 1, "files.path: /proc/lake cannot be written"),
+        ({"sink": {"type": "Kafka"}}, {}, 2, "sink.type: Kafka"),
+        ({"colour": "red"}, {}, 2, "unknown field `colour`"),
+    ],
+)
+def test_a_job_that_cannot_start_says_why_and_ends_with_its_code(
+    setup: Setup, changes: dict[str, Any], environ: dict[str, str], code: int, told: str
+) -> None:
+    if "files" in changes:
+        setup.value["sink"] |= changes
+    else:
+        setup.value |= changes
+    began = time.monotonic()
+
+    process = start(setup, **environ)
+    out, reason = process.communicate(timeout=PROCESS_S)
+
+    assert process.returncode == code
+    assert told in reason
+    assert len(reason.splitlines()) == 1
+    assert json.loads(out)["event"] == "failed"
+    assert "not-the-password" not in out + reason
+    assert time.monotonic() - began < PROCESS_S
+
+
+def test_a_second_job_on_the_same_checkpoint_is_kept_out(setup: Setup) -> None:
+    from iggy_spark.checkpoint import Checkpoint
+
+    held = Checkpoint(setup.checkpoint)
+    process = start(setup)
+    _, reason = process.communicate(timeout=PROCESS_S)
+    held.close()
+
+    assert process.returncode == 3
+    assert "held by another running job" in reason
+
+
+def test_an_unreachable_broker_fails_the_job(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iggy_spark.sink_job.CONTACT_MS", 50)
+    setup.value["broker"]["address"] = "127.0.0.1:9"
+    config = job_config.load(setup.write())
+
+    from iggy_spark.errors import BrokerUnavailable
+
+    with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:9 was not reached within 0\.05 s"):
+        Job(config, LOGIN, Reporter(io.StringIO()), stop=Stop(signals=False)).run()
