@@ -9,6 +9,7 @@ import pytest
 
 from broker_process import BrokerProcess
 from iggy_client.client import Client
+from iggy_client.errors import ClientError
 from iggy_wire.batch import Message, build
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
@@ -357,5 +358,8 @@ def test_a_slow_sender_of_half_frames_holds_up_nobody(broker: BrokerProcess, str
 def test_clients_of_our_own_see_the_same_codes(broker: BrokerProcess) -> None:
     with Client(broker.address) as client:
         client.ping()
+        with pytest.raises(ClientError) as refused:
+            client.get_streams()
+        assert refused.value.code == ErrorCode.UNAUTHENTICATED
         client.login("iggy", "secret-of-tests")
         client.ping()
