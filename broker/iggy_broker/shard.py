@@ -34,7 +34,6 @@ from iggy_broker.net.handover import Doors
 from iggy_broker.net.intake import Landing
 from iggy_broker.net.listener import listen, raise_file_limit
 from iggy_broker.net.login import Logins
-from iggy_broker.net.monitoring import Monitoring
 from iggy_broker.net.owner import ShardOwner
 from iggy_broker.net.peers import Link, Links
 from iggy_broker.partition_host import OwnedPartitions
@@ -144,6 +143,9 @@ class Shard:
         self._keep(self._publish())
         self._start_saver(host)
         if plan.monitoring is not None:
+            # Its HTTP library is as large as all the rest; the supervisor has imported it.
+            from iggy_broker.net.monitoring import Monitoring
+
             monitoring = Monitoring(services, plan.counters)
             await monitoring.start(plan.monitoring)
             self._parts.push_async_callback(monitoring.close)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -76,6 +77,8 @@ def supervise(config: Config) -> int:
     counters = SharedCounters(shards_count)
     broker = _Broker(config, shards_count, counters, lock, {})
     plans, bound, lifeline = _plans(broker, state, log)
+    if config.monitoring.enabled:
+        importlib.import_module("iggy_broker.net.monitoring")  # before the fork, to be shared
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     gc.collect()
     gc.freeze()

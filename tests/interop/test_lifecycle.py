@@ -201,7 +201,7 @@ def test_more_clients_than_descriptors_are_closed_and_the_rest_is_served(tmp_pat
 
 
 def test_monitoring_answers_without_login(tmp_path: Path) -> None:
-    with running_broker(tmp_path) as broker:
+    with running_broker(tmp_path, monitoring=True) as broker:
         with broker.client() as client:
             fill(client)
             status, text = get(broker.monitoring_port, "/metrics")
