@@ -7,6 +7,7 @@ A reader may see a block that is up to `PUBLISH_INTERVAL_S` old.
 
 from __future__ import annotations
 
+import bisect
 import mmap
 from typing import Final
 
@@ -34,10 +35,14 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "connections_refused_total": ("counter", "Connections closed because of a limit."),
     "checksum_errors_total": ("counter", "Batches refused or not served for a wrong checksum."),
 }
+# Upper bounds of the histogram of syncs; the last bucket, without a bound, is implied.
+SYNC_BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
+_SYNC_AT: Final = len(FIELDS)  # place of the buckets in a block; the sum in microseconds follows
+_SYNC_FIELDS: Final = len(SYNC_BUCKETS_S) + 2
 BLOCK_FIELDS_MAX: Final = 64  # fields of one shard's block; the rest is room for new ones
 _WORD_BYTES: Final = 8
 
-assert len(FIELDS) <= BLOCK_FIELDS_MAX
+assert _SYNC_AT + _SYNC_FIELDS <= BLOCK_FIELDS_MAX
 
 
 class SharedCounters:
@@ -61,6 +66,12 @@ class SharedCounters:
         at = _PLACES[name]
         return [int(self._words[shard * BLOCK_FIELDS_MAX + at]) for shard in self._shards]
 
+    def syncs(self, shard_id: int) -> tuple[list[int], int]:
+        """Syncs of one shard by bucket, not summed up, and their time in microseconds."""
+        at = shard_id * BLOCK_FIELDS_MAX + _SYNC_AT
+        words = [int(word) for word in self._words[at : at + _SYNC_FIELDS]]
+        return words[:-1], words[-1]
+
     def total(self, name: str) -> int:
         """One field, summed over the shards."""
         return sum(self.values(name))
@@ -82,7 +93,7 @@ class SharedCounters:
 class Counters:
     """One shard's own numbers; the attributes are the names of `FIELDS`."""
 
-    __slots__ = (*FIELDS, "_block", "shared")
+    __slots__ = (*FIELDS, "_block", "_syncs", "shared")
 
     ready: int
     drained: int
@@ -108,11 +119,19 @@ class Counters:
         """Zero, and to be published in the block of `shard_id`."""
         self.shared = shared
         self._block = shared.block(shard_id)
+        self._syncs = [0] * _SYNC_FIELDS
         for name in FIELDS:
             setattr(self, name, 0)
 
+    def synced(self, duration_s: float) -> None:
+        """A sync took so long."""
+        self._syncs[bisect.bisect_left(SYNC_BUCKETS_S, duration_s)] += 1
+        self._syncs[-1] += int(duration_s * 1_000_000)
+
     def publish(self) -> None:
         """Make the numbers visible to the other shards."""
+        for place, count in enumerate(self._syncs, _SYNC_AT):
+            self._block[place] = count
         for place, name in enumerate(FIELDS):
             self._block[place] = getattr(self, name)
 

@@ -12,7 +12,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,10 +38,10 @@ from iggy_broker.net.login import Logins
 from iggy_broker.net.owner import ShardOwner
 from iggy_broker.net.peers import Link, Links
 from iggy_broker.partition_host import OwnedPartitions
-from iggy_broker.storage.disk import RealDisk, StorageFailed
+from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
 from iggy_broker.storage.partition import StorageParts
 from iggy_broker.storage.partition_table import PartitionTable
-from iggy_broker.storage.syncer import Syncer, run_saver
+from iggy_broker.storage.syncer import Lane, Syncer, run_saver
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Shard:
     async def _build(self) -> Edge:
         plan = self._plan
         disk = RealDisk()
-        syncer = Syncer(disk, self._on_storage_failed)
+        syncer = MeasuredSyncer(disk, self._on_storage_failed, self._counters)
         self._parts.callback(syncer.close)
         clock = SystemClock()
         host = OwnedPartitions(
@@ -264,6 +265,40 @@ class Shard:
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
         self._stop.set()
+
+
+class MeasuredSyncer(Syncer):
+    """A syncer that tells the metrics how long clients had to wait for the disk."""
+
+    __slots__ = ("_counters",)
+
+    def __init__(
+        self, disk: Disk, on_failed: Callable[[StorageFailed], None], counters: Counters
+    ) -> None:
+        """As a `Syncer`; `counters` get the durations."""
+        super().__init__(disk, on_failed)
+        self._counters = counters
+
+    def submit(
+        self, lane: Lane, work: Callable[[], None], done: Callable[[OSError | None], None]
+    ) -> None:
+        """As in a `Syncer`, measured where clients wait."""
+        if lane is not Lane.COMMIT:
+            super().submit(lane, work, done)
+            return
+        took_s = 0.0
+
+        def measured() -> None:
+            nonlocal took_s
+            began = time.perf_counter()
+            work()
+            took_s = time.perf_counter() - began
+
+        def finished(error: OSError | None) -> None:
+            self._counters.synced(took_s)  # in the loop: counters belong to its thread
+            done(error)
+
+        super().submit(lane, measured, finished)
 
 
 def _same(link: Link) -> Link:

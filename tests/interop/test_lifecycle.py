@@ -211,6 +211,7 @@ def test_monitoring_answers_without_login(tmp_path: Path) -> None:
             assert lines["iggy_partitions"] == "4"
             assert lines['iggy_partition_segments{stream="0",topic="0",partition="3"}'] == "1"
             assert int(lines["iggy_disk_total_bytes"]) > 0
+            assert lines['iggy_fsync_seconds_bucket{shard="0",le="+Inf"}'].isdecimal()
         assert get(broker.monitoring_port, "/ping") == (200, "pong\n")
         assert get(broker.monitoring_port, "/ready") == (200, "ready\n")
         assert get(broker.monitoring_port, "/elsewhere")[0] == 404

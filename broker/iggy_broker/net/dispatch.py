@@ -36,6 +36,7 @@ COMMANDS: Final[dict[int, Row]] = {
 
 _SUCCESS: Final = bytes(4)  # a result section without entries
 _REJECTION: Final = Struct("<III")  # one entry: index 0, error code
+_CHECKSUM_ERRORS: Final = (ErrorCode.INVALID_BATCH_CHECKSUM, ErrorCode.INVALID_MESSAGE_CHECKSUM)
 _KNOWN_CODES: Final = frozenset(Command)
 
 
@@ -96,6 +97,8 @@ def refuse(context: Context, refusal: Reject) -> bytes:
     header = context.header
     commit = context.services.replica.state.op
     context.services.counters.refusals_total += 1
+    if refusal.code in _CHECKSUM_ERRORS:
+        context.services.counters.checksum_errors_total += 1
     logger.debug("! %s", refusal, extra={"client": context.session.client_number})
     if is_metadata(header.operation) and not isinstance(refusal, Deny):
         operation = header.operation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import socket
@@ -10,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from iggy_broker.metrics import FIELDS, SharedCounters
+from iggy_broker.metrics import FIELDS, SYNC_BUCKETS_S, SharedCounters
 from iggy_broker.net.context import Services
 
 PARTITION_SERIES_MAX: Final = 1000  # partitions with a series of their own; the rest is counted
@@ -67,8 +68,22 @@ def exposition(services: Services, shared: SharedCounters) -> Iterator[str]:
             values = shared.values(name)
             series = [(f'shard="{shard}"', value) for shard, value in enumerate(values)]
             yield from _metric(f"iggy_{name}", kind, description, series)
+    yield from _syncs(shared)
     yield from _resources(services)
     yield from _disk(services)
+
+
+def _syncs(shared: SharedCounters) -> Iterator[str]:
+    yield "# HELP iggy_fsync_seconds How long syncs to the disk took."
+    yield "# TYPE iggy_fsync_seconds histogram"
+    for shard in range(shared.shards_count):
+        counts, sum_us = shared.syncs(shard)
+        label = f'shard="{shard}"'
+        running = itertools.accumulate(counts)
+        for bound, count in zip((*SYNC_BUCKETS_S, "+Inf"), running, strict=True):
+            yield f'iggy_fsync_seconds_bucket{{{label},le="{bound}"}} {count}'
+        yield f"iggy_fsync_seconds_sum{{{label}}} {sum_us / 1_000_000}"
+        yield f"iggy_fsync_seconds_count{{{label}}} {sum(counts)}"
 
 
 def _resources(services: Services) -> Iterator[str]:

@@ -28,6 +28,19 @@ def test_ready_is_when_all_are() -> None:
     assert shared.all_ready
 
 
+def test_syncs_fall_into_the_bucket_of_their_duration() -> None:
+    shared = SharedCounters(2)
+    counters = Counters(shared, 1)
+    for duration_s in (0.0005, 0.001, 0.0011, 0.05, 7.0):
+        counters.synced(duration_s)
+    counters.publish()
+
+    counts, sum_us = shared.syncs(1)
+    assert counts == [2, 1, 0, 0, 0, 1, 0, 0, 0, 1]
+    assert sum_us == 7_052_600
+    assert shared.syncs(0) == ([0] * 10, 0)
+
+
 def test_every_field_is_described() -> None:
     for name, (kind, description) in FIELDS.items():
         assert kind in ("gauge", "counter")
