@@ -85,7 +85,7 @@ docs: $(INSTALLED) ## check links, settings and samples in the documents
 	@$(BIN)/python -m pytest tests/tidy tests/samples
 
 clean: ## remove the environment, build results and the demo's data
-	@rm -rf $(VENV) build dist .iggykube .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist .iggykube/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find wire broker operator spark cli demo bench tests -name __pycache__ -prune -exec rm -rf {} +
 	@find wire -name '*.so' -delete
 	@rm -rf *.egg-info wire/*.egg-info
