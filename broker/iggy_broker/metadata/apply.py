@@ -8,35 +8,25 @@ options legal?) is decided before, in `options`: a journal must replay under any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final
 
 from iggy_broker.errors import Reject
-from iggy_broker.metadata import changes, model
+from iggy_broker.metadata import changes, groups, model
+from iggy_broker.metadata.applied import Applied, done, replace, with_item, without_item
+from iggy_broker.metadata.apply_users import APPLY_USERS
 from iggy_broker.metadata.changes import Entry, Result
+from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import Group, Partition, Placed, State, Stream, Topic, User
 from iggy_wire.errors import ErrorCode
 from iggy_wire.options import Options, make_options
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-replace = msgspec.structs.replace
-
-
-class Applied(msgspec.Struct, frozen=True):
-    """The new state, the caller's result, and what it means for the partitions on disk."""
-
-    state: State
-    result: Result
-    opened: tuple[Placed, ...] = ()  # to be made, empty
-    purged: tuple[Placed, ...] = ()  # to be emptied; with their new number of purges
-    removed: tuple[Placed, ...] = ()  # to be deleted
-
 
 def apply(state: State, entry: Entry) -> Applied:
     """Apply one entry; Reject when the change cannot be made. `entry.op` follows `state.op`."""
+    if isinstance(entry.change, changes.Volatile):
+        assert entry.op == state.op, "a volatile change has no position of its own"
+        changed, regrouped = groups.apply_member_change(state, entry.at_us, entry.change)
+        return Applied(changed, Result(entry.op, entry.at_us), regrouped=regrouped)
     assert entry.op == state.op + 1, "entries are applied in journal order, without gaps"
     applied = _APPLY[type(entry.change)](state, entry, entry.change)
     return replace(applied, state=replace(applied.state, op=entry.op))
@@ -51,7 +41,7 @@ def _create_root(state: State, entry: Entry, change: changes.CreateRoot) -> Appl
         created_at_us=model.ROOT_CREATED_AT_US,
     )
     changed = replace(state, users={root.id: root}, user_names={root.name: root.id})
-    return _done(changed, entry)
+    return done(changed, entry)
 
 
 def _create_stream(state: State, entry: Entry, change: changes.CreateStream) -> Applied:
@@ -63,8 +53,8 @@ def _create_stream(state: State, entry: Entry, change: changes.CreateStream) -> 
     stream = Stream(id=number, name=change.name, created_at_us=entry.at_us)
     changed = replace(
         state,
-        streams=_with(state.streams, number, stream),
-        stream_names=_with(state.stream_names, stream.name, number),
+        streams=with_item(state.streams, number, stream),
+        stream_names=with_item(state.stream_names, stream.name, number),
         stream_ids=stream_ids,
     )
     return Applied(changed, Result(entry.op, entry.at_us, stream=stream))
@@ -74,9 +64,9 @@ def _update_stream(state: State, entry: Entry, change: changes.UpdateStream) -> 
     stream = state.stream(change.stream)
     if state.stream_names.get(change.name, stream.id) != stream.id:
         raise Reject(ErrorCode.STREAM_NAME_ALREADY_EXISTS, f"stream {change.name!r}")
-    names = _with(_without(state.stream_names, stream.name), change.name, stream.id)
+    names = with_item(without_item(state.stream_names, stream.name), change.name, stream.id)
     renamed = replace(stream, name=change.name)
-    return _done(replace(_put_stream(state, renamed), stream_names=names), entry)
+    return done(replace(_put_stream(state, renamed), stream_names=names), entry)
 
 
 def _delete_stream(state: State, entry: Entry, change: changes.DeleteStream) -> Applied:
@@ -84,11 +74,12 @@ def _delete_stream(state: State, entry: Entry, change: changes.DeleteStream) -> 
     removed = _placed(stream.id, stream.topics_by_id())
     changed = replace(
         state,
-        streams=_without(state.streams, stream.id),
-        stream_names=_without(state.stream_names, stream.name),
+        streams=without_item(state.streams, stream.id),
+        stream_names=without_item(state.stream_names, stream.name),
         stream_ids=state.stream_ids.give((stream.id,)),
         slots=_give_slots(state, removed),
     )
+    changed = groups.without_groups(changed, stream, stream.topics.values())
     return Applied(changed, Result(entry.op, entry.at_us), removed=removed)
 
 
@@ -96,8 +87,12 @@ def _purge_stream(state: State, entry: Entry, change: changes.PurgeStream) -> Ap
     stream = state.stream(change.stream)
     topics = [_purged(topic) for topic in stream.topics_by_id()]
     changed = _put_stream(state, replace(stream, topics={topic.id: topic for topic in topics}))
-    purged = _placed(stream.id, topics)
-    return Applied(changed, Result(entry.op, entry.at_us), purged=purged)
+    return Applied(
+        changed,
+        Result(entry.op, entry.at_us),
+        purged=_placed(stream.id, topics),
+        regrouped=groups.waiting_groups(state, stream, topics),
+    )
 
 
 def _create_topic(state: State, entry: Entry, change: changes.CreateTopic) -> Applied:
@@ -117,8 +112,8 @@ def _create_topic(state: State, entry: Entry, change: changes.CreateTopic) -> Ap
     )
     grown = replace(
         stream,
-        topics=_with(stream.topics, number, topic),
-        topic_names=_with(stream.topic_names, topic.name, number),
+        topics=with_item(stream.topics, number, topic),
+        topic_names=with_item(stream.topic_names, topic.name, number),
         topic_ids=topic_ids,
     )
     return Applied(
@@ -132,10 +127,10 @@ def _update_topic(state: State, entry: Entry, change: changes.UpdateTopic) -> Ap
     stream, topic = state.topic(change.stream, change.topic)
     if stream.topic_names.get(change.name, topic.id) != topic.id:
         raise Reject(ErrorCode.TOPIC_NAME_ALREADY_EXISTS, f"topic {change.name!r}")
-    names = _with(_without(stream.topic_names, topic.name), change.name, topic.id)
+    names = with_item(without_item(stream.topic_names, topic.name), change.name, topic.id)
     renamed = replace(topic, name=change.name, options=_merged(topic.options, change.options))
     changed = replace(_put_topic(stream, renamed), topic_names=names)
-    return _done(_put_stream(state, changed), entry)
+    return done(_put_stream(state, changed), entry)
 
 
 def _delete_topic(state: State, entry: Entry, change: changes.DeleteTopic) -> Applied:
@@ -143,11 +138,12 @@ def _delete_topic(state: State, entry: Entry, change: changes.DeleteTopic) -> Ap
     removed = _placed(stream.id, [topic])
     shrunk = replace(
         stream,
-        topics=_without(stream.topics, topic.id),
-        topic_names=_without(stream.topic_names, topic.name),
+        topics=without_item(stream.topics, topic.id),
+        topic_names=without_item(stream.topic_names, topic.name),
         topic_ids=stream.topic_ids.give((topic.id,)),
     )
     changed = replace(_put_stream(state, shrunk), slots=_give_slots(state, removed))
+    changed = groups.without_groups(changed, stream, [topic])
     return Applied(changed, Result(entry.op, entry.at_us), removed=removed)
 
 
@@ -158,6 +154,7 @@ def _purge_topic(state: State, entry: Entry, change: changes.PurgeTopic) -> Appl
         _put_stream(state, _put_topic(stream, purged)),
         Result(entry.op, entry.at_us),
         purged=_placed(stream.id, [purged]),
+        regrouped=groups.waiting_groups(state, stream, [topic]),
     )
 
 
@@ -169,10 +166,13 @@ def _create_partitions(state: State, entry: Entry, change: changes.CreatePartiti
         raise Reject(ErrorCode.PARTITION_ID_SPACE_EXHAUSTED, detail)
     added, slots = _new_partitions(state, entry, start=start, count=change.count)
     grown = replace(topic, partitions=topic.partitions + added)
+    changed = replace(_put_stream(state, _put_topic(stream, grown)), slots=slots)
+    changed, regrouped = groups.redistributed(changed, stream, grown)
     return Applied(
-        replace(_put_stream(state, _put_topic(stream, grown)), slots=slots),
+        changed,
         Result(entry.op, entry.at_us),
         opened=tuple(Placed(stream.id, topic.id, partition) for partition in added),
+        regrouped=regrouped,
     )
 
 
@@ -185,11 +185,10 @@ def _delete_partitions(state: State, entry: Entry, change: changes.DeletePartiti
     cut = topic.partitions[kept:]
     removed = tuple(Placed(stream.id, topic.id, partition) for partition in cut)
     shrunk = replace(topic, partitions=topic.partitions[:kept])
-    return Applied(
-        replace(_put_stream(state, _put_topic(stream, shrunk)), slots=_give_slots(state, removed)),
-        Result(entry.op, entry.at_us),
-        removed=removed,
-    )
+    changed = _put_stream(state, _put_topic(stream, shrunk))
+    changed = replace(changed, slots=_give_slots(state, removed))
+    changed, regrouped = groups.redistributed(changed, stream, shrunk)
+    return Applied(changed, Result(entry.op, entry.at_us), removed=removed, regrouped=regrouped)
 
 
 def _create_group(state: State, entry: Entry, change: changes.CreateGroup) -> Applied:
@@ -201,8 +200,8 @@ def _create_group(state: State, entry: Entry, change: changes.CreateGroup) -> Ap
     group = Group(id=topic.next_group_id, name=change.name, created_at_us=entry.at_us)
     grown = replace(
         topic,
-        groups=_with(topic.groups, group.id, group),
-        group_names=_with(topic.group_names, group.name, group.id),
+        groups=with_item(topic.groups, group.id, group),
+        group_names=with_item(topic.group_names, group.name, group.id),
         next_group_id=group.id + 1,
     )
     result = Result(entry.op, entry.at_us, group=group, partitions_count=len(topic.partitions))
@@ -214,10 +213,12 @@ def _delete_group(state: State, entry: Entry, change: changes.DeleteGroup) -> Ap
     group = topic.group(change.group)
     shrunk = replace(
         topic,
-        groups=_without(topic.groups, group.id),
-        group_names=_without(topic.group_names, group.name),
+        groups=without_item(topic.groups, group.id),
+        group_names=without_item(topic.group_names, group.name),
     )
-    return _done(_put_stream(state, _put_topic(stream, shrunk)), entry)
+    place = GroupPlace(stream.id, topic.id, group.id)
+    changed = groups.without_group(_put_stream(state, _put_topic(stream, shrunk)), place)
+    return Applied(changed, Result(entry.op, entry.at_us), dissolved=place)
 
 
 _APPLY: Final[Mapping[type, Callable[[State, Entry, Any], Applied]]] = {
@@ -234,31 +235,16 @@ _APPLY: Final[Mapping[type, Callable[[State, Entry, Any], Applied]]] = {
     changes.DeletePartitions: _delete_partitions,
     changes.CreateGroup: _create_group,
     changes.DeleteGroup: _delete_group,
+    **APPLY_USERS,
 }
 
 
-def _done(state: State, entry: Entry) -> Applied:
-    return Applied(state, Result(entry.op, entry.at_us))
-
-
-def _with(table: Mapping[K, V], key: K, value: V) -> dict[K, V]:
-    copy = dict(table)
-    copy[key] = value
-    return copy
-
-
-def _without(table: Mapping[K, V], key: K) -> dict[K, V]:
-    copy = dict(table)
-    del copy[key]
-    return copy
-
-
 def _put_stream(state: State, stream: Stream) -> State:
-    return replace(state, streams=_with(state.streams, stream.id, stream))
+    return replace(state, streams=with_item(state.streams, stream.id, stream))
 
 
 def _put_topic(stream: Stream, topic: Topic) -> Stream:
-    return replace(stream, topics=_with(stream.topics, topic.id, topic))
+    return replace(stream, topics=with_item(stream.topics, topic.id, topic))
 
 
 def _placed(stream_id: int, topics: Iterable[Topic]) -> tuple[Placed, ...]:

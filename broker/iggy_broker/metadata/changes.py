@@ -14,12 +14,10 @@ from typing import Final
 
 import msgspec
 
-from iggy_broker.metadata.model import Group, Reference, Stream, Topic
+from iggy_broker.metadata import user_changes
+from iggy_broker.metadata.change_base import Change
+from iggy_broker.metadata.model import Group, Reference, Stream, Topic, User
 from iggy_wire.options import Options
-
-
-class Change(msgspec.Struct, frozen=True, tag_field="change", omit_defaults=True):
-    """Base of all changes."""
 
 
 class CreateRoot(Change, frozen=True, tag="create_root"):
@@ -118,6 +116,49 @@ class DeleteGroup(Change, frozen=True, tag="delete_group"):
     group: Reference
 
 
+class Volatile(Change, frozen=True):
+    """Base of changes that live as long as the broker runs: who is a member of which group.
+
+    They go the same way as all others and stand in the same order, but have no journal position of
+    their own and are never written: no session, and so no member, outlives the broker.
+    """
+
+
+class JoinGroup(Volatile, frozen=True, tag="join_group"):
+    """A session becomes a member; twice is fine."""
+
+    stream: Reference
+    topic: Reference
+    group: Reference
+    session: int
+    busy: tuple[int, ...] = ()  # filled in by shard 0: see `groups.busy_partitions`
+
+
+class LeaveGroup(Volatile, frozen=True, tag="leave_group"):
+    """A session is no member any more."""
+
+    stream: Reference
+    topic: Reference
+    group: Reference
+    session: int
+
+
+class EndSession(Volatile, frozen=True, tag="end_session"):
+    """A session is over: it leaves all its groups."""
+
+    session: int
+
+
+class CompleteHandover(Volatile, frozen=True, tag="complete_handover"):
+    """A partition goes to the member that waits for it; nothing if that is settled already."""
+
+    stream_id: int
+    topic_id: int
+    group_id: int
+    partition_id: int
+    since_us: int  # which hand-over is meant
+
+
 AnyChange = (
     CreateRoot
     | CreateStream
@@ -132,13 +173,25 @@ AnyChange = (
     | DeletePartitions
     | CreateGroup
     | DeleteGroup
+    | user_changes.CreateUser
+    | user_changes.UpdateUser
+    | user_changes.DeleteUser
+    | user_changes.SetPermissions
+    | user_changes.SetPassword
+    | user_changes.CreateToken
+    | user_changes.DeleteToken
+    | user_changes.DropExpiredTokens
+    | JoinGroup
+    | LeaveGroup
+    | EndSession
+    | CompleteHandover
 )
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     """One change with its place and time in the journal."""
 
-    op: int  # counts from 1 without gaps
+    op: int  # counts from 1 without gaps; of a volatile change: the op before it
     at_us: int  # shard 0's clock when it took the change: `created_at` of what it makes
     user_id: int  # who asked
     change: AnyChange
@@ -157,6 +210,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     topic: Topic | None = None  # CreateTopic
     group: Group | None = None  # CreateGroup
     partitions_count: int = 0  # CreateGroup: of its topic
+    user: User | None = None  # CreateUser
 
 
 _ENTRIES_ENCODER: Final = msgspec.msgpack.Encoder()

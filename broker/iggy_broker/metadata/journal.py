@@ -30,6 +30,7 @@ import msgspec
 from iggy_broker.errors import Reject
 from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import Entry, decode_entries, encode_entries
+from iggy_broker.metadata.memberships import Memberships
 from iggy_broker.metadata.model import State
 from iggy_broker.storage.disk import Disk, File, StorageFailed
 from iggy_wire.kernel import xxh3_64
@@ -41,7 +42,7 @@ SNAPSHOT_FILE: Final = "snapshot.bin"
 JOURNAL_FILE: Final = "journal.wal"
 CUT_FILE: Final = "journal.cut"
 
-VERSION: Final = 1  # newer ones are refused
+VERSION: Final = 2  # newer ones are refused; 2: tokens of users. Older ones are read as they are
 JOURNAL_BYTES_MAX: Final = 16 << 20  # beyond: a snapshot is due
 JOURNAL_BYTES_HARD_MAX: Final = 64 << 20  # snapshots keep failing: changes are refused
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
@@ -235,7 +236,8 @@ _STATE_DECODER: Final = msgspec.msgpack.Decoder(State)
 
 def encode_snapshot(state: State) -> bytes:
     """The bytes of a snapshot file."""
-    body = _SNAPSHOT_HEAD + _STATE_ENCODER.encode(state)
+    kept = msgspec.structs.replace(state, memberships=Memberships())
+    body = _SNAPSHOT_HEAD + _STATE_ENCODER.encode(kept)
     return body + xxh3_64(body).to_bytes(_CHECKSUM_BYTES, "little")
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from iggy_broker.errors import Reject
+from iggy_broker.metadata.memberships import Memberships
 from iggy_wire.errors import ErrorCode
 from iggy_wire.options import Options
 
@@ -25,7 +26,11 @@ PARTITIONS_PER_TOPIC_MAX: Final = 1_000_000  # beyond: PARTITION_ID_SPACE_EXHAUS
 PARTITIONS_PER_REQUEST_MAX: Final = 1000  # beyond: TOO_MANY_PARTITIONS
 SLOTS_MAX: Final = 262_144  # partitions of the whole broker; beyond: TOO_MANY_PARTITIONS
 GROUPS_PER_TOPIC_MAX: Final = 65_536  # beyond: FEATURE_UNAVAILABLE
+USERS_MAX: Final = 65_536  # beyond: USERS_LIMIT_REACHED
 NAME_BYTES_MAX: Final = 255
+
+NEVER: Final = 0  # as a moment: not at all
+MOMENT_US_MAX: Final = (1 << 64) - 2  # all ones mean "never" on the wire
 
 ROOT_USER_ID: Final = 0
 ROOT_CREATED_AT_US: Final = 1  # Iggy protocol 0.11: the root user's creation time is the number 1
@@ -68,7 +73,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A consumer group. Its members are connections and live elsewhere: they die with a restart."""
+    """A consumer group. Its members are in `State.memberships`: they die with a restart."""
 
     id: int
     name: str
@@ -137,6 +142,18 @@ class Stream(msgspec.Struct, frozen=True):
         return [self.topics[number] for number in sorted(self.topics)]
 
 
+class Token(msgspec.Struct, frozen=True, array_like=True):
+    """A personal access token. The text to log in with is known to its owner only."""
+
+    name: str
+    token_hash: str  # `credentials.hash_token`
+    expires_at_us: int = NEVER
+
+    def is_over(self, now_us: int) -> bool:
+        """Whether it has expired."""
+        return self.expires_at_us != NEVER and self.expires_at_us <= now_us
+
+
 class User(msgspec.Struct, frozen=True):
     """Somebody who may log in."""
 
@@ -146,6 +163,7 @@ class User(msgspec.Struct, frozen=True):
     created_at_us: int
     active: bool = True
     permissions: bytes = b""  # as on the wire; empty: none. Root needs none
+    tokens: Mapping[str, Token] = {}  # by name
 
 
 class Placed(msgspec.Struct, frozen=True, array_like=True):
@@ -166,6 +184,8 @@ class State(msgspec.Struct, frozen=True):
     users: Mapping[int, User] = {}
     user_names: Mapping[str, int] = {}
     slots: IdPool = IdPool()
+    token_owners: Mapping[str, int] = {}  # user by the hash of a token
+    memberships: Memberships = Memberships()  # not on disk; see there
 
     def find_stream(self, stream: Reference) -> Stream | None:
         """The stream with that id or name."""
@@ -194,6 +214,16 @@ class State(msgspec.Struct, frozen=True):
         """The user with that id or name."""
         number = self.user_names.get(user) if isinstance(user, str) else user
         return None if number is None else self.users.get(number)
+
+    def find_token(self, token_hash: str) -> tuple[User, Token] | None:
+        """The token with this hash and its owner."""
+        owner = self.users.get(self.token_owners.get(token_hash, -1))
+        if owner is None:
+            return None
+        return next(
+            ((owner, token) for token in owner.tokens.values() if token.token_hash == token_hash),
+            None,
+        )
 
     def streams_by_id(self) -> list[Stream]:
         """All streams, ascending by id."""

@@ -13,22 +13,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from iggy_broker.clock import Clock
 from iggy_broker.errors import Deny, Reject
-from iggy_broker.metadata.apply import Applied, apply
+from iggy_broker.metadata.access import authorize_change
+from iggy_broker.metadata.applied import Applied
+from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import (
     AnyChange,
     Entry,
+    JoinGroup,
     Result,
+    Volatile,
     decode_entries,
     encode_entries,
 )
+from iggy_broker.metadata.groups import busy_partitions
 from iggy_broker.metadata.journal import Journal, JournalFull
+from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import ROOT_USER_ID, Placed, State
 from iggy_wire.errors import ErrorCode
 
@@ -61,6 +67,12 @@ class PartitionHost(Protocol):
     async def remove_partitions(self, state: State, placed: Sequence[Placed]) -> None:
         """Close them and delete their files. `state` has them no more and is visible already."""
 
+    def regroup(self, state: State, places: Sequence[GroupPlace]) -> None:
+        """These groups have other members or hand-overs in `state`, which is visible already."""
+
+    async def dissolve_group(self, state: State, place: GroupPlace) -> None:
+        """Forget the group's stored offsets. `state` has it no more and is visible already."""
+
 
 class Replica:
     """One shard's copy. `state` is whole at any moment; read it once per request and keep it."""
@@ -91,6 +103,10 @@ class Replica:
         self._state = state
         if applied.removed:
             await self._host.remove_partitions(state, applied.removed)
+        if applied.regrouped:
+            self._host.regroup(state, applied.regrouped)
+        if applied.dissolved is not None:
+            await self._host.dissolve_group(state, applied.dissolved)
 
 
 class _Request(msgspec.Struct, frozen=True, array_like=True):
@@ -167,10 +183,18 @@ class Writer(Replica):
     """Shard 0's copy: the only one that changes on its own. Needs its `run` in a task."""
 
     def __init__(
-        self, state: State, *, host: PartitionHost, journal: Journal, links: Links, clock: Clock
+        self,
+        state: State,
+        *,
+        host: PartitionHost,
+        journal: Journal,
+        links: Links,
+        clock: Clock,
+        in_flight: Callable[[int], int] = lambda slot: 0,
     ) -> None:
-        """`state` and `journal` as `journal.load` returned them."""
+        """`state` and `journal` as `journal.load` returned them; `in_flight` of the table."""
         super().__init__(state, host=host)
+        self._in_flight = in_flight
         self._journal = journal
         self._links = links
         self._clock = clock
@@ -226,8 +250,9 @@ class Writer(Replica):
         while self._waiting and len(group) < CHANGES_PER_RECORD_MAX:
             turn = self._waiting.popleft()
             group.append(turn)
-            turn.entry = Entry(state.op + 1, now_us, turn.user_id, turn.change)
+            turn.entry = self._entry(state, turn, now_us)
             try:
+                authorize_change(state, turn.user_id, turn.change)
                 turn.applied = apply(state, turn.entry)
             except Reject as error:
                 turn.refusal = error
@@ -236,6 +261,14 @@ class Writer(Replica):
             if turn.applied.removed:
                 break
         return group
+
+    def _entry(self, state: State, turn: _Turn, now_us: int) -> Entry:
+        change = turn.change
+        if isinstance(change, JoinGroup):
+            busy = busy_partitions(state, change, self._in_flight)
+            change = msgspec.structs.replace(change, busy=busy)
+        op = state.op if isinstance(change, Volatile) else state.op + 1
+        return Entry(op, now_us, turn.user_id, change)
 
     async def _serve_group(self, group: Sequence[_Turn]) -> None:
         accepted = [turn for turn in group if turn.applied is not None]
@@ -248,8 +281,10 @@ class Writer(Replica):
     async def _commit(self, accepted: Sequence[_Turn]) -> None:
         entries = [turn.entry for turn in accepted if turn.entry is not None]
         steps = [turn.applied for turn in accepted if turn.applied is not None]
+        lasting = [entry for entry in entries if not isinstance(entry.change, Volatile)]
         try:
-            await self._journal.append(steps[-1].state, entries)
+            if lasting:
+                await self._journal.append(steps[-1].state, lasting)
         except JournalFull as error:
             for turn in accepted:
                 turn.refusal = Deny(ErrorCode.ERROR, f"metadata cannot be written: {error}")
