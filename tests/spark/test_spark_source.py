@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,6 +145,26 @@ def test_json_is_decoded_in_the_reader(spark: SparkSession, topic: "Topic") -> N
     assert bytes(rows[1].payload) == b'{"id": "x"}'
     found = failure(lambda: batch(spark, topic, **given).collect())
     assert re.search(r"partition 0 offset 1: .*`\$\.id`", str(found))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Europe/Berlin", "America/St_Johns"])
+def test_instants_do_not_depend_on_the_sessions_zone(
+    spark: SparkSession, topic: "Topic", zone: str
+) -> None:
+    texts = ["2026-03-29T00:59:59.999999Z", "2026-03-29T01:00:00Z", "2026-12-31T23:59:59.999999Z"]
+    topic.send(0, [json.dumps({"at": text}).encode() for text in texts])
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        rows = (
+            batch(spark, topic, payloadFormat="json", payloadSchema="at TIMESTAMP")
+            .selectExpr("unix_micros(value.at)", "unix_micros(timestamp)")
+            .collect()
+        )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+    assert [row[0] for row in rows] == [1774745999999999, 1774746000000000, 1798761599999999]
+    assert all(abs(row[1] / 1e6 - time.time()) < 3600 for row in rows)
 
 
 def test_a_stream_goes_on_at_its_checkpoint(

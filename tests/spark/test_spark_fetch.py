@@ -1,0 +1,132 @@
+"""One task's read against replies that a healthy broker would not give."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from iggy_spark import fetch, options
+from iggy_spark.errors import BrokerUnavailable, CorruptReply, DataLoss, TopicRecreated
+from iggy_spark.fetch import RangeFetch
+from iggy_spark.offsets import Incarnation, OffsetRange, TopicState
+from iggy_wire import kernel
+from iggy_wire.batch import Message, build
+from iggy_wire.primitives import PollingStrategy
+from iggy_wire.replies import Polled
+
+INCARNATION = Incarnation(1, 100)
+
+
+def region(first: int, count: int) -> bytes:
+    """One stored batch of `count` messages from offset `first` on."""
+    batch = build([Message(b"m%d" % n) for n in range(count)], origin_timestamp_us=5)
+    assert kernel.admit(batch, 3, first, 1_000_000) == 0
+    return bytes(batch)
+
+
+@dataclass
+class Log:
+    """A partition as `Connection` shows it: offsets from `first` to `end`, in batches of ten."""
+
+    first: int = 0
+    end: int = 100
+    incarnations: list[Incarnation] = field(default_factory=lambda: [INCARNATION])
+    change: Callable[[bytes], bytes] = lambda data: data
+
+    def topic_state(self) -> TopicState:
+        if len(self.incarnations) > 1:
+            return TopicState("s/t", self.incarnations.pop(0), {3: self.end})
+        return TopicState("s/t", self.incarnations[0], {3: self.end})
+
+    def poll(self, partition: int, strategy: PollingStrategy, *, count: int) -> Polled:
+        assert partition == 3
+        at = max(strategy.value, self.first)
+        count = min(count, self.end - at)
+        if count <= 0:
+            return Polled(3, max(0, self.end - 1), 0, b"")
+        start = at - at % 10
+        whole = region(start, 10)
+        chosen = kernel.select(whole, at, count)
+        data = chosen.head + whole[chosen.start : chosen.end] + chosen.tail
+        return Polled(3, self.end - 1, chosen.count, self.change(data))
+
+
+def read(
+    monkeypatch: pytest.MonkeyPatch, log: Log, first: int, end: int, **more: str
+) -> tuple[list[int], int]:
+    """Offsets that came, and how many are counted as lost."""
+    monkeypatch.setattr(fetch, "Connection", lambda given: log)
+    monkeypatch.setattr(fetch, "TAIL_GRACE_S", 0.05)
+    given = {"servers": "a:1", "username": "u", "password": "p", "stream": "s", "topic": "t"}
+    parsed = options.parse({**given, "retryTimeoutMs": "200", **more}, mode="batch")
+    source = RangeFetch(parsed, OffsetRange(str(INCARNATION), 3, first, end))
+    found: list[int] = []
+    for columns in source:
+        data = memoryview(columns.offsets).cast("q")
+        found += list(data)
+    return found, source.lost
+
+
+def test_exactly_the_range_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(monkeypatch, Log(), 7, 93) == (list(range(7, 93)), 0)
+
+
+def test_a_gap_at_the_start_is_named_or_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = r"s/t partition 3: offsets 10\u201349 \(40 messages\) are gone, the earliest is 50"
+    with pytest.raises(DataLoss, match=told):
+        read(monkeypatch, Log(first=50), 10, 60)
+
+    assert read(monkeypatch, Log(first=50), 10, 60, failOnDataLoss="false") == (
+        list(range(50, 60)), 40,
+    )  # fmt: skip
+
+
+def test_a_range_that_is_gone_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataLoss, match=r"offsets 10\u201319 \(10 messages\)"):
+        read(monkeypatch, Log(first=50), 10, 20)
+
+    assert read(monkeypatch, Log(first=50), 10, 20, failOnDataLoss="false") == ([], 10)
+
+
+def test_a_partition_that_ends_below_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataLoss, match=r"offsets 80\u201399 \(20 messages\) are gone"):
+        read(monkeypatch, Log(end=80), 70, 100)
+
+    assert read(monkeypatch, Log(end=80), 70, 100, failOnDataLoss="false") == (
+        list(range(70, 80)), 20,
+    )  # fmt: skip
+
+
+def test_an_end_that_is_never_shown_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    log.poll = lambda *args, **kwargs: Polled(3, 99, 0, b"")  # type: ignore[method-assign]
+
+    with pytest.raises(
+        BrokerUnavailable, match="offset 99 was planned, but nothing comes after 69"
+    ):
+        read(monkeypatch, log, 70, 100, failOnDataLoss="false")
+
+
+@pytest.mark.parametrize("at", [0, 300])
+def test_changed_bytes_are_noticed(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    def change(data: bytes) -> bytes:
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] if at else data[:-1]
+
+    with pytest.raises(CorruptReply, match="s/t partition 3: the broker's bytes are broken"):
+        read(monkeypatch, Log(change=change), 0, 10)
+
+
+def test_messages_from_another_place_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CorruptReply, match=r"asked for offset 20, .* from 0 to 9"):
+        read(monkeypatch, Log(change=lambda data: region(0, 10)), 20, 30)
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_a_topic_recreated_meanwhile_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    other = Incarnation(1, 200)
+    incarnations = [INCARNATION] * (looks - 1) + [other]
+
+    with pytest.raises(TopicRecreated, match="now 1-200, planned 1-100"):
+        read(monkeypatch, Log(incarnations=incarnations), 0, 10)
