@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Native and JVM logs that concern no user: a loopback host name, a missing native Hadoop library.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: help setup demo test check format kernel lock wheel bench docs clean
+.PHONY: help setup demo test check format kernel lock wheel interop bench docs clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ lock: $(FILLED) ## resolve requirements.lock anew, for all Pythons and machines,
 wheel: $(INSTALLED) ## build wheel and sdist into dist/
 	@rm -rf dist build
 	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+interop: $(INSTALLED) ## other people's clients and tests against our broker (ARGS="python -k Topic" for some)
+	@PYTHONPATH=tests/support $(BIN)/python tests/suites/run.py $(ARGS)
 
 bench: $(INSTALLED) ## one table of ratios and CPU per GB, against a bare server
 	@$(BIN)/python bench/run.py $(ARGS)
