@@ -7,6 +7,7 @@ or a machine that cannot run it.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ SUITES = {suite.NAME: suite for suite in (python_suite,)}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suites that `arguments` name, or all; the exit code."""
     options = _parser().parse_args(arguments)
+    # So that an end from outside ends the broker and the suite too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     left_out: dict[str, str] = {}
     judged: list[Judged] = []
     for name in options.suites or SUITES:

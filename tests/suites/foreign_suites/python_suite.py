@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from foreign_suites.broker import default_broker
+from foreign_suites.broker import default_broker, health, run_beside
 from foreign_suites.places import SUITES, cache
 from foreign_suites.results import Outcome, Result
 
@@ -42,18 +42,17 @@ def run(folder: Path, known: Mapping[str, str], *, keyword: str | None) -> list[
     _put_launcher(root)
     results = folder / "results.jsonl"
     (folder / "known.json").write_text(json.dumps(list(known)))
-    with default_broker(folder), (folder / "pytest.txt").open("wb") as output:
-        code = subprocess.run(
+    with default_broker(folder) as broker:
+        ending = run_beside(
+            broker,
             _command(keyword),
-            cwd=root,
-            env=_environment(folder),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            timeout=RUN_S_MAX,
-            check=False,
-        ).returncode
+            folder=root,
+            environment=_environment(folder),
+            output=folder / "pytest.txt",
+            limit_s=RUN_S_MAX,
+        )
     shutil.rmtree(folder / "archive")
-    found = list(_read(results, f"the test process ended with {code}"))
+    found = [*_read(results, ending), *health(broker)]
     if keyword is None and len(found) < TESTS_MIN:
         lost = f"{len(found)} tests ran, there are {TESTS_MIN}: {folder / 'pytest.txt'}"
         found.append(Result("the whole suite", Outcome.FAILED, lost))
