@@ -6,7 +6,8 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := wire broker operator spark cli demo bench tests
+SOURCES := wire broker operator spark cli
+CODE := $(SOURCES) demo bench tests
 KERNEL := $(wildcard setup.py wire/iggy_wire/*kernel*.py wire/iggy_wire/*.pyx wire/iggy_wire/*.pxd wire/iggy_wire/_xxh3*)
 
 # The environment belongs to one Python: another one rebuilds it. Steps leave a stamp and are done once.
@@ -43,6 +44,8 @@ $(FILLED): requirements.lock $(MADE)
 $(INSTALLED): pyproject.toml $(KERNEL) $(FILLED)
 	@echo "installing IggyKube from this folder"
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+# Spark looks for sources by listing the folders of the path, which an editable install alone is not on.
+	@$(BIN)/python -c 'import pathlib, sys, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "iggykube-sources.pth").write_text("".join(f"{pathlib.Path(root).absolute()}\n" for root in sys.argv[1:]))' $(SOURCES)
 	@$(BIN)/python -c 'from iggy_wire import kernel; kernel.COMPILED or print("note: no C compiler was found, so the kernel runs as plain Python: correct, but slower")'
 	@touch $@
 

@@ -42,7 +42,7 @@ class Demo:
 
     def end(self) -> int:
         """Read the rest and return the exit code."""
-        output, _ = self.process.communicate(timeout=WAIT_S)
+        output, _ = self.process.communicate(timeout=WAIT_S)  # closes the pipe, too
         self.lines += output.splitlines()
         return self.process.returncode
 
@@ -62,7 +62,7 @@ def test_a_run_that_was_cut_short_is_completed_without_duplicates(tmp_path: Path
     killed = Demo(tmp_path)
     killed.until(r"sent [1-9][\d,]*, committed")
     killed.process.send_signal(signal.SIGKILL)
-    killed.process.wait(WAIT_S)
+    killed.end()
 
     interrupted = Demo(tmp_path)
     interrupted.until(r"sink running")
