@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 
+from iggy_broker.errors import Reject
+from iggy_broker.metadata.assignment import Handover
+from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import Placed, State
 from iggy_broker.metadata.options import TopicSettings, settings_of
 from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.storage.closing import close_all
+from iggy_broker.storage.consumer_offsets import remove_other_groups
 from iggy_broker.storage.layout import partition_folder
 from iggy_broker.storage.partition import (
+    ConsumerKey,
     Partition,
     PartitionOptions,
     PartitionPlace,
     StorageParts,
 )
+from iggy_wire.primitives import ConsumerKind
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +49,7 @@ class OwnedPartitions:
         self._node = node
         self._parts = parts
         self._validate_checksum = validate_checksum
+        self.on_released: Callable[[GroupPlace, Handover], None] = lambda place, handover: None
         self._starting = True  # a folder that is missing then is worth a word
 
     async def open_all(self, state: State) -> None:
@@ -72,10 +80,47 @@ class OwnedPartitions:
             if partition is not None:
                 partition.delete()
 
-    def close(self) -> None:
+    def regroup(self, state: State, places: Sequence[GroupPlace]) -> None:
+        """Forget what former owners were handed; tell which hand-overs need not wait."""
+        for place in places:
+            assignment = state.memberships.of_group(place)
+            for partition in self._of_topic(state, place):
+                owner = assignment.owner(partition.partition_id)
+                session = None if owner is None else owner.session
+                partition.reads.owned_by(place.group_id, session)
+                waiting = assignment.handover(partition.partition_id)
+                if waiting is not None and not partition.reads.is_busy(place.group_id):
+                    self.on_released(place, waiting)
+
+    async def dissolve_group(self, state: State, place: GroupPlace) -> None:
+        """Forget the offsets of a deleted group. What the disk refuses is removed at a start."""
+        key = ConsumerKey(ConsumerKind.GROUP, place.group_id)
+        for partition in self._of_topic(state, place):
+            partition.reads.owned_by(place.group_id, None)
+            try:
+                partition.offsets.delete_if_stored(key)
+            except Reject as refusal:
+                logger.warning("! %s", refusal)
+            await asyncio.sleep(0)
+
+    def trim(self) -> None:
+        """Remove segments that waited for their last reader."""
+        for partition in list(self.open.values()):
+            if partition.trimming.waits:
+                partition.trim()
+
+    def close(self, threads: Callable[[int], Executor]) -> None:
         """A clean stop: sync and mark each, so that the next start reads no log."""
-        close_all(self.open.values(), self._parts.disk)
+        close_all(self.open.values(), self._parts.disk, threads)
         self.open.clear()
+
+    def _of_topic(self, state: State, place: GroupPlace) -> Iterator[Partition]:
+        """Those of the group's topic that are open here."""
+        topic = state.streams[place.stream_id].topics[place.topic_id]
+        for one in topic.partitions:
+            partition = self.open.get(pack(place.stream_id, place.topic_id, one.id))
+            if partition is not None:
+                yield partition
 
     def _mine(self, placed: Iterable[Placed]) -> list[tuple[Placed, int]]:
         named = (
@@ -89,6 +134,10 @@ class OwnedPartitions:
 
     def _open(self, state: State, place: Placed, *, is_new: bool) -> Partition:
         where = self._place_of(place, is_new=is_new)
+        if self._starting:
+            groups = state.streams[place.stream_id].topics[place.topic_id].groups
+            for path in remove_other_groups(self._parts.disk, where.folder, groups):
+                logger.info("= %s: of a deleted group, removed", path)
         return Partition.open(where, self._options_of(state, place), self._parts)
 
     def _place_of(self, place: Placed, *, is_new: bool) -> PartitionPlace:

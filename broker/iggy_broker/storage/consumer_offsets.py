@@ -6,7 +6,7 @@ place by one 16-byte write: it lies in one sector, so a crash leaves the old or 
 when first asked for. Odd files are warned about and left alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from struct import Struct
 from typing import NamedTuple
 
@@ -200,6 +200,22 @@ class ConsumerOffsets:
 
     def _path(self, key: ConsumerKey) -> str:
         return f"{self._kind_folder(key.kind)}/{key.id}"
+
+
+def remove_other_groups(disk: Disk, partition_folder: str, known: Container[int]) -> list[str]:
+    """At start, before `load`: remove the files of groups that are not `known`; their paths.
+
+    Such a group was deleted shortly before a crash.
+    """
+    folder = f"{partition_folder}/{layout.OFFSETS_FOLDER}/{layout.GROUPS_FOLDER}"
+    strange = [
+        f"{folder}/{name}"
+        for name in disk.list_folder(folder)
+        if _is_id(name) and int(name) not in known
+    ]
+    for path in strange:
+        disk.remove(path)
+    return strange
 
 
 def _is_id(name: str) -> bool:

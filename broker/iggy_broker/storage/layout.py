@@ -8,6 +8,7 @@ streams/{stream}/topics/{topic}/partitions/{partition}/
     synced                       how far the log is known to be on the disk
     clean                        written by a clean stop: opens without reading the log
     life                         which life of the partition this is, and its purges
+    trim                         up to where segments are to go, once all have read them
     cut/                         what recovery cut off
 """
 
@@ -19,6 +20,7 @@ DELETED_SUFFIX = ".deleted"  # renamed out of sight, to be removed
 SYNCED_FILE = "synced"
 CLEAN_FILE = "clean"
 LIFE_FILE = "life"
+TRIM_FILE = "trim"
 PURGING_FILE = "purging"
 OFFSETS_FOLDER = "offsets"
 CONSUMERS_FOLDER = "consumers"

@@ -67,7 +67,7 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
 
 def wipe(disk: Disk, folder: str) -> None:
     """Remove log, index and notes. `life` says meanwhile that a purge is under way."""
-    for name in (layout.CLEAN_FILE, layout.SYNCED_FILE):
+    for name in (layout.CLEAN_FILE, layout.SYNCED_FILE, layout.TRIM_FILE):
         disk.remove(f"{folder}/{name}")
     for name in disk.list_folder(folder):
         known = layout.log_first_offset(name), layout.index_first_offset(name)

@@ -15,6 +15,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.cutting import Decision
 from iggy_broker.storage.disk import File
+from iggy_broker.storage.group_reads import GroupReads
 from iggy_broker.storage.layout import parents_of
 from iggy_broker.storage.life import settle_life, wipe, write_life
 from iggy_broker.storage.partition_log import LogOptions, PartitionLog
@@ -24,6 +25,7 @@ from iggy_broker.storage.recovery import Recovered, recover
 from iggy_broker.storage.removal import HeadRemoval, move_away, remove_moved
 from iggy_broker.storage.segment import SENDFILE_BYTES_MIN, FileRange, Part
 from iggy_broker.storage.syncer import Covered, GroupCommit, SyncWork, sync_here
+from iggy_broker.storage.trimming import Trimming
 from iggy_broker.storage.values import (
     PartitionOptions,
     PartitionPlace,
@@ -71,7 +73,9 @@ class Partition:
         "must_wait",
         "partition_id",
         "place",
+        "reads",
         "recovery",
+        "trimming",
     )
 
     def __init__(
@@ -96,6 +100,7 @@ class Partition:
         self._slot = parts.table.writer(place.slot)
         self._offsets: ConsumerOffsets | None = None
         self._removal = HeadRemoval(parts.disk, place.folder, parts.syncer)
+        self.reads = GroupReads(parts.table, place.slot)  # what is in flight to members of groups
         self._commit = GroupCommit(self, parts.syncer) if parts.syncer is not None else None
         self.log = PartitionLog(
             place.folder,
@@ -105,6 +110,7 @@ class Partition:
             indexes=parts.indexes,
             warn=parts.warn,
         )
+        self.trimming = Trimming(parts.disk, self.log)
         self._publish(SlotState.FENCED if self.fenced else SlotState.OPEN)
 
     @classmethod
@@ -242,8 +248,7 @@ class Partition:
 
         Sets `must_wait` when the topic wants stored offsets on the disk before the answer.
         """
-        end = self.visible_next_offset
-        if offset >= end:
+        if offset >= (end := self.visible_next_offset):
             at = f"the last offset is {end - 1}" if end else "the partition is empty"
             raise Reject(ErrorCode.INVALID_OFFSET, f"offset {offset} cannot be stored: {at}")
         self.offsets.store(consumer, offset)
@@ -255,20 +260,16 @@ class Partition:
         self.must_wait = self._options.offsets_persisted
 
     def delete_oldest_segments(self, count: int) -> int:
-        """Remove up to `count` sealed segments from the front; how many went.
+        """Remove up to `count` sealed segments: how many now. What is unread goes later."""
+        self.trimming.ask(count)
+        return self.trim()
 
-        None that holds a message which some consumer or group with a stored offset has yet to read.
-        """
-        lowest = self.offsets.lowest()
-        allowed = 0
-        for segment in self.log.segments[:-1][:count]:
-            if lowest is not None and segment.next_offset - 1 > lowest:
-                break
-            allowed += 1
-        dropped = self.log.drop_head(allowed)
+    def trim(self) -> int:
+        """Remove those segments that were asked for and may go now; how many."""
+        dropped = self.trimming.take(self.offsets.lowest())
         if dropped:
             self._publish_shape()
-            self._removal.remove([segment.first_offset for segment in dropped])
+            self._removal.remove(dropped)
         return len(dropped)
 
     def purge(self, purges: int) -> None:
@@ -279,6 +280,8 @@ class Partition:
         disk, folder = self._parts.disk, self.place.folder
         write_life(disk, folder, Life(self.place.incarnation, purges, purging=True), sync=True)
         self._removal.cancel()
+        self.trimming.forget()
+        self.reads.clear()
         self.log.start_anew()
         self.offsets.clear()
         wipe(disk, folder)
@@ -379,8 +382,9 @@ class Partition:
         self._publish_shape()
         log = self.log
         self._slot.appended(log.size_bytes, log.next_offset, self.visible_next_offset)
-        count = self.place.purges if purges is None else purges
-        self._slot.life(self.place.incarnation, count, state)
+        self._slot.life(
+            self.place.incarnation, self.place.purges if purges is None else purges, state
+        )
 
     def _publish_shape(self) -> None:
         log = self.log

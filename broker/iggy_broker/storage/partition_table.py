@@ -13,6 +13,9 @@ the other may be one append apart. The slot number is part of the partition's me
     5 incarnation           which life of the slot this is; 0 = nobody's
     6 purges                how often it was purged: a reader of its files must start anew
     7 state                 see SlotState
+
+Beside it a ninth u64 for each slot, in memory of its own: for which consumer groups messages are in
+flight (see `group_reads`).
 """
 
 import mmap
@@ -74,13 +77,14 @@ FREE_FIGURES = PartitionFigures(0, 0, 0, 0, 0, 0, 0, SlotState.FREE)
 class PartitionTable:
     """All slots. `PartitionTable()` before the fork; the memory is shared and anonymous."""
 
-    __slots__ = ("_fields", "_memory", "slots_count")
+    __slots__ = ("_fields", "_in_flight", "_memory", "slots_count")
 
     def __init__(self, slots_count: int = SLOTS_MAX) -> None:
         """`slots_count` * 64 bytes of address space; memory is used only for touched slots."""
         self.slots_count = slots_count
         self._memory = mmap.mmap(-1, slots_count * SLOT_BYTES)  # shared and anonymous by default
         self._fields = memoryview(self._memory).cast("Q")
+        self._in_flight = memoryview(mmap.mmap(-1, slots_count * 8)).cast("Q")
 
     def read(self, slot: int) -> PartitionFigures:
         """The figures of a slot, from any shard. IndexError if there is no such slot."""
@@ -107,6 +111,14 @@ class PartitionTable:
         """The one field that a reader on another shard needs for each poll."""
         return self._fields[self._at(slot) + _VISIBLE]
 
+    def in_flight(self, slot: int) -> int:
+        """A bit for each group (by id modulo 64) with messages that are polled, not committed."""
+        return self._in_flight[slot]
+
+    def set_in_flight(self, slot: int, bits: int) -> None:
+        """Written by the owner of the partition only."""
+        self._in_flight[slot] = bits
+
     def writer(self, slot: int) -> "SlotWriter":
         """The owner's handle."""
         return SlotWriter(self._fields, self._at(slot))
@@ -117,6 +129,7 @@ class PartitionTable:
         self._fields[at + _STATE] = SlotState.FREE
         for field in range(_STATE):
             self._fields[at + field] = 0
+        self._in_flight[slot] = 0
 
     def _at(self, slot: int) -> int:
         if not 0 <= slot < self.slots_count:

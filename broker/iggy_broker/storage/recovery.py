@@ -94,7 +94,7 @@ def _tidy(disk: Disk, folder: str, recovered: Recovered) -> list[int]:
     names = disk.list_folder(folder)
     firsts = [first for name in names if (first := layout.log_first_offset(name)) is not None]
     known = {
-        layout.SYNCED_FILE, layout.CLEAN_FILE, layout.LIFE_FILE,
+        layout.SYNCED_FILE, layout.CLEAN_FILE, layout.LIFE_FILE, layout.TRIM_FILE,
         layout.OFFSETS_FOLDER, layout.CUT_FOLDER,
     }  # fmt: skip
     logs = set(firsts)
