@@ -27,8 +27,6 @@ _NAMES: Final[dict[str, str]] = {
     "max_message_size max_frame_size accept_unmasked_frames",
     "websocket.tls": _TLS,
     "consumer_group": "rebalancing_timeout rebalancing_check_interval",
-    "personal_access_token": "max_tokens_per_user",
-    "personal_access_token.cleaner": "enabled interval",
     "telemetry": "enabled service_name",
     "telemetry.logs": "transport endpoint",
     "telemetry.traces": "transport endpoint",
@@ -51,7 +49,6 @@ _NAMES: Final[dict[str, str]] = {
     "system.memory_pool": "enabled size bucket_capacity",
     "system.sharding": "pin_cores inbox_capacity reply_inbox_capacity shutdown_poll_interval "
     "shutdown_join_timeout reconcile_periodic_interval",
-    "heartbeat": "enabled interval",
     "metadata": "prepare_queue_depth clients_table_max",
     "partition": "prepare_queue_depth evicted_ring_capacity evicted_ring_bytes_max "
     "transfer_served_cache_bytes_max transfer_artifact_bytes_max",

@@ -215,6 +215,53 @@ class Sharding(Section, frozen=True):
     ] = 10 * SECOND_US
 
 
+class Heartbeat(Section, frozen=True):
+    """Silent clients. Only members of consumer groups are sent away: others are in nobody's way."""
+
+    enabled: Annotated[
+        bool,
+        _flag("Send away silent members, so that their partitions go to the others of the group."),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "How often a client should be heard; after 1.2 times this it is silent. Official "
+            "clients ping every 5 s.",
+            name="interval",
+            show=values.show_duration,
+        ),
+    ] = 30 * SECOND_US
+
+
+class TokenCleaner(Section, frozen=True):
+    """The removal of expired tokens."""
+
+    enabled: Annotated[
+        bool,
+        _flag("Remove them. An expired token logs nobody in, removed or not."),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "Pause between two looks for expired tokens.",
+            name="interval",
+            show=values.show_duration,
+        ),
+    ] = 60 * SECOND_US
+
+
+class PersonalAccessTokens(Section, frozen=True):
+    """Tokens that users log in with in place of their password."""
+
+    max_tokens_per_user: Annotated[
+        int,
+        Setting(values.whole(1, 10_000), "Tokens that one user may have at a time."),
+    ] = 100
+    cleaner: TokenCleaner = TokenCleaner()
+
+
 class Logging(Section, frozen=True):
     """Logs: one JSON object a line on standard error."""
 
@@ -254,6 +301,8 @@ class Config(Section, frozen=True):
     monitoring: Monitoring = Monitoring()
     message_bus: MessageBus = MessageBus()
     metadata: Metadata = Metadata()
+    heartbeat: Heartbeat = Heartbeat()
+    personal_access_token: PersonalAccessTokens = PersonalAccessTokens()
     system: System = System()
     root: Root = Root()
 

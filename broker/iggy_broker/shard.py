@@ -30,11 +30,11 @@ from iggy_broker.metadata.replica import Follower, Replica, Writer
 from iggy_broker.metrics import PUBLISH_INTERVAL_S, Counters, SharedCounters
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.context import Services
-from iggy_broker.net.edge import CONNECTIONS_MAX, STALL_CHECK_S, Edge
+from iggy_broker.net.edge import CONNECTIONS_MAX, HEARTBEAT_STEP, STALL_CHECK_S, Edge
+from iggy_broker.net.handlers.tokens import drop_expired_tokens
 from iggy_broker.net.handover import Doors
 from iggy_broker.net.intake import Landing
 from iggy_broker.net.listener import listen, raise_file_limit
-from iggy_broker.net.login import Logins
 from iggy_broker.net.owner import ShardOwner
 from iggy_broker.net.peers import Link, Links
 from iggy_broker.partition_host import OwnedPartitions
@@ -140,6 +140,7 @@ class Shard:
             tcp_port=plan.tcp_port,
         )
         landing = Landing()
+        edge = self._edge(services, landing, links)
         await self._connect(links, ShardOwner(services), landing)
         self._keep(self._publish())
         self._start_saver(host)
@@ -150,7 +151,7 @@ class Shard:
             monitoring = Monitoring(services, plan.counters)
             await monitoring.start(plan.monitoring)
             self._parts.push_async_callback(monitoring.close)
-        return await self._accept(services, landing, links)
+        return await self._accept(edge)
 
     def _replica(self, host: OwnedPartitions, links: Links) -> Replica:
         plan = self._plan
@@ -170,18 +171,24 @@ class Shard:
             links.add(link)
         self._parts.callback(links.close)
 
-    async def _accept(self, services: Services, landing: Landing, links: Links) -> Edge:
-        logins = Logins()
-        self._parts.callback(logins.close)
-        edge = Edge(
+    def _edge(self, services: Services, landing: Landing, links: Links) -> Edge:
+        self._parts.callback(services.passwords.close)
+        return Edge(
             services,
             loop=self._loop,
             landing=landing,
             links=links,
-            logins=logins,
             connections_max=min(raise_file_limit(), CONNECTIONS_MAX),
         )
+
+    async def _accept(self, edge: Edge) -> Edge:
+        config = self._plan.config
         self._keep(self._close_stalled(edge))
+        if config.heartbeat.enabled:
+            self._keep(self._listen_for_heartbeats(edge))
+        cleaner = config.personal_access_token.cleaner
+        if self._plan.shard_id == 0 and cleaner.enabled:
+            self._keep(drop_expired_tokens(edge.services, interval_us=cleaner.interval_us))
         edge.doors = Doors(edge, self._plan.doors, partial(Connection, edge))
         edge.doors.open()
         self._parts.callback(edge.doors.close)
@@ -205,6 +212,12 @@ class Shard:
         while True:
             await asyncio.sleep(STALL_CHECK_S)
             edge.close_stalled()
+
+    async def _listen_for_heartbeats(self, edge: Edge) -> None:
+        step_s = self._plan.config.heartbeat.interval_us / 1_000_000 * HEARTBEAT_STEP
+        while True:
+            await asyncio.sleep(step_s)
+            edge.send_away_silent()
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` as long as the shard lives; what it raises stops the shard."""

@@ -231,17 +231,36 @@ _NO_STREAM: Final[tuple[Flags, Mapping[int, Flags]]] = (NO_FLAGS, {})
 @functools.lru_cache(maxsize=256)
 def grants_of(permissions: bytes) -> Grants:
     """The permissions of these wire bytes."""
-    decoded = Permissions.read(Reader(permissions))
+    granted = decoded(permissions)
     return Grants(
-        _flags(decoded.everywhere),
+        _flags(granted.everywhere),
         {
             stream.stream_id: (
                 _flags(stream),
                 {topic.topic_id: _flags(topic) for topic in stream.topics},
             )
-            for stream in decoded.streams
+            for stream in granted.streams
         },
     )
+
+
+def decoded(permissions: bytes) -> Permissions:
+    """The permissions of these wire bytes, which are our own."""
+    return Permissions.read(Reader(permissions))
+
+
+def in_order(permissions: Permissions) -> Permissions:
+    """Streams and topics ascending by id; of several with the same id the last one counts."""
+    streams = {stream.stream_id: stream for stream in permissions.streams}
+    return Permissions(
+        permissions.everywhere, tuple(_ordered(streams[number]) for number in sorted(streams))
+    )
+
+
+def _ordered(stream: StreamPermissions) -> StreamPermissions:
+    topics = {topic.topic_id: topic for topic in stream.topics}
+    in_order = tuple(topics[number] for number in sorted(topics))
+    return msgspec.structs.replace(stream, topics=in_order)
 
 
 def _flags(granted: GlobalPermissions | StreamPermissions | TopicPermissions) -> Flags:

@@ -81,6 +81,11 @@ class Replica:
         """`state` as recovered, the same on every shard; its partitions are open already."""
         self._state = state
         self._host = host
+        self._watchers: list[Callable[[State, State], None]] = []
+
+    def watch(self, watcher: Callable[[State, State], None]) -> None:
+        """Call `watcher` with the state before and after each change, as soon as it is visible."""
+        self._watchers.append(watcher)
 
     @property
     def state(self) -> State:
@@ -100,7 +105,9 @@ class Replica:
             await self._host.open_partitions(state, applied.opened)
         if applied.purged:
             await self._host.purge_partitions(state, applied.purged)
-        self._state = state
+        before, self._state = self._state, state
+        for watcher in self._watchers:
+            watcher(before, state)
         if applied.removed:
             await self._host.remove_partitions(state, applied.removed)
         if applied.regrouped:

@@ -12,10 +12,11 @@ from struct import Struct
 from typing import Final, cast
 
 from iggy_broker.errors import Reject
+from iggy_broker.metadata import access
 from iggy_broker.metadata.model import State
 from iggy_broker.net import dispatch
 from iggy_broker.net.context import Context
-from iggy_broker.net.edge import Edge
+from iggy_broker.net.edge import SILENT_STEPS_MAX, Edge
 from iggy_broker.net.handlers import messages
 from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_over
 from iggy_broker.net.intake import Intake
@@ -33,6 +34,7 @@ from iggy_broker.net.targets import (
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.header import HEADER_BYTES, ZERO_16, RequestHeader
+from iggy_wire.primitives import Identifier
 from iggy_wire.requests import PollMessages, SendMessages
 
 PENDING_MAX: Final = 256  # sends of one connection whose answer waits; beyond, it is not read
@@ -73,6 +75,7 @@ class Connection(Intake):
         "_reads",
         "_sends",
         "_services",
+        "_silent_steps",
         "_state",
         "_stays_until_s",
         "session",
@@ -92,6 +95,7 @@ class Connection(Intake):
         self._foreign_owner = -1  # the shard that owns the partitions of the last requests
         self._foreign_run = 0  # how many of them in a row, and their bytes
         self._foreign_bytes = 0
+        self._silent_steps = 0  # of the heartbeat, since the last frame
         self._stays_until_s = 0.0 if session is None else edge.loop.time() + PAUSE_S
         self.session = session or Session(client_number=edge.next_number(), address="")
 
@@ -143,6 +147,27 @@ class Connection(Intake):
         if self._transport is not None:
             self._transport.abort()
 
+    def tell(self, frame: bytes) -> None:
+        """Send a frame that nobody asked for, behind the answers that are due."""
+        if self._transport is not None:
+            self._answer(frame)
+
+    def give_away(self) -> None:
+        """Another shard has the session now: forget it, without ending it."""
+        self._edge.release(self)
+
+    def is_silent(self) -> bool:
+        """Asked once a heartbeat step: whether nothing was heard for too many of them."""
+        if self._partial is not None or not self.idle:
+            self._silent_steps = 0
+        self._silent_steps += 1
+        return self._silent_steps > SILENT_STEPS_MAX
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client is still there."""
+        return self._transport is not None
+
     @property
     def idle(self) -> bool:
         """Whether no request is being served."""
@@ -162,6 +187,7 @@ class Connection(Intake):
         return 0
 
     def _serve_frame(self, frame: memoryview) -> bool:
+        self._silent_steps = 0
         command, client, checksum, request, operation, session, code = _HEADER.unpack_from(frame)
         plain = (
             command == _REQUEST
@@ -178,7 +204,8 @@ class Connection(Intake):
             return self._poll(frame)
         return self._serve_slowly(frame)
 
-    def _forget_targets(self) -> None:
+    def forget_targets(self) -> None:
+        """Resolve and permit every target anew: the metadata or the user is another one."""
         self._state = self._services.replica.state
         self._sends.clear()
         self._reads.clear()
@@ -213,7 +240,7 @@ class Connection(Intake):
 
     def _send_target(self, frame: memoryview, start: int) -> Target:
         if self._state is not self._services.replica.state:
-            self._forget_targets()
+            self.forget_targets()
         key = frame[HEADER_BYTES + 4 : start - 4].tobytes()
         target = self._sends.get(key)
         if target is None:
@@ -225,11 +252,18 @@ class Connection(Intake):
             head = SendMessages.decode(frame[HEADER_BYTES:])
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
+        self._check_access(Command.SEND_MESSAGES, head.stream, head.topic)
         target = send_target(self._services, head.stream, head.topic, head.partitioning)
         if len(self._sends) >= TARGETS_MAX:
             self._sends.clear()
         self._sends[key] = target
         return target
+
+    def _check_access(self, command: Command, stream: Identifier, topic: Identifier) -> None:
+        user_id = self.session.user_id
+        assert user_id is not None, "data is served to logged-in sessions only"
+        target = access.Target(stream.value, topic.value)
+        access.authorize(self._services.replica.state, user_id, command, target)
 
     # -- poll ----------------------------------------------------------------------------------
 
@@ -253,7 +287,7 @@ class Connection(Intake):
 
     def _read_target(self, frame: memoryview) -> tuple[ReadTarget, messages.PollTail]:
         if self._state is not self._services.replica.state:
-            self._forget_targets()
+            self.forget_targets()
         key = frame[HEADER_BYTES : -messages.POLL_TAIL_BYTES].tobytes()
         read = self._reads.get(key)
         if read is not None:
@@ -263,6 +297,7 @@ class Connection(Intake):
             request = PollMessages.decode(body)
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
+        self._check_access(Command.POLL_MESSAGES, request.stream, request.topic)
         read = poll_target(self._services, request)
         if request.encode() == body:  # else bytes follow, and the tail is not where we look
             if len(self._reads) >= TARGETS_MAX:

@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from iggy_broker.errors import Deny
+from iggy_broker.net.passwords import Passwords
+from iggy_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from iggy_broker.clock import Clock
     from iggy_broker.config import Config
     from iggy_broker.metadata.replica import Replica
     from iggy_broker.metrics import Counters
+    from iggy_broker.net.clients import LoggedIn
     from iggy_broker.net.session import Session
     from iggy_broker.storage.partition import Partition
     from iggy_broker.storage.partition_table import PartitionTable
@@ -31,7 +34,17 @@ if TYPE_CHECKING:
     from iggy_wire.request_base import Request
 
 
-__all__ = ["DONE", "Answer", "Context", "Deny", "Handler", "Row", "Services"]
+__all__ = [
+    "DONE",
+    "Answer",
+    "ClientTable",
+    "Context",
+    "Deny",
+    "Handler",
+    "NoClients",
+    "Row",
+    "Services",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,30 @@ class Answer:
 
 
 DONE = Answer()
+
+
+class ClientTable(Protocol):
+    """The sessions of all shards, as `clients.Clients` knows them."""
+
+    async def all(self) -> list[LoggedIn]:
+        """Every session of the broker, ascending by the number of its connection."""
+        ...
+
+    def answer(self, question: bytes) -> bytes:
+        """What another shard is told of the sessions of this one."""
+        ...
+
+
+class NoClients:
+    """Before the shard accepts clients."""
+
+    async def all(self) -> list[LoggedIn]:
+        """None."""
+        return []
+
+    def answer(self, question: bytes) -> bytes:
+        """Shards ask each other for clients only, and accept none before all are wired."""
+        raise AssertionError("asked before this shard accepts clients")
 
 
 @dataclass(slots=True)
@@ -62,6 +99,8 @@ class Services:
     tcp_port: int  # as bound
     poll_bytes_max: int = 63 << 20  # batches of one poll reply; official clients stop at 64 MiB
     rotations: dict[tuple[int, int], int] = field(default_factory=dict)  # round robin, by topic
+    passwords: Passwords = field(default_factory=Passwords)
+    clients: ClientTable = field(default_factory=NoClients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +110,14 @@ class Context:
     services: Services
     session: Session  # user_id, client_number, address, transport
     header: RequestHeader
+
+    @property
+    def user_id(self) -> int:
+        """Who asks. Deny with UNAUTHENTICATED when the session was ended meanwhile."""
+        user_id = self.session.user_id
+        if user_id is None:
+            raise Deny(ErrorCode.UNAUTHENTICATED, "the session ended while its request was served")
+        return user_id
 
 
 Handler = Callable[[Context, Any], Awaitable[Answer]]

@@ -11,8 +11,17 @@ from struct import Struct
 from typing import Final
 
 from iggy_broker.errors import Deny, Reject
+from iggy_broker.metadata import access
 from iggy_broker.net.context import Answer, Context, Row
-from iggy_broker.net.handlers import groups, streams, system, users
+from iggy_broker.net.handlers import (
+    clients,
+    groups,
+    snapshot,
+    streams,
+    system,
+    tokens,
+    users,
+)
 from iggy_wire.codes import (
     CODES_OF_OTHER_OPERATIONS,
     COMMAND_OF_OPERATION,
@@ -24,15 +33,21 @@ from iggy_wire.codes import (
 )
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.header import RequestHeader, encode_reply
+from iggy_wire.request_base import Request
 
 logger = logging.getLogger(__name__)
 
 COMMANDS: Final[dict[int, Row]] = {
     **system.COMMANDS,
+    **clients.COMMANDS,
     **users.COMMANDS,
+    **tokens.COMMANDS,
+    **snapshot.COMMANDS,
     **streams.COMMANDS,
     **groups.COMMANDS,
 }
+
+assert COMMANDS.keys() <= access.ACCESS.keys(), "every command has a row in the access table"
 
 _SUCCESS: Final = bytes(4)  # a result section without entries
 _REJECTION: Final = Struct("<III")  # one entry: index 0, error code
@@ -66,11 +81,22 @@ async def serve(context: Context, command: int, body: bytes) -> bytes:
         return refuse(context, Deny(ErrorCode.FEATURE_UNAVAILABLE, f"{name} is not built yet"))
     try:
         request = None if row.request is None else row.request.decode(body)
+        check_access(context, command, request)
         return reply(context, await row.handler(context, request))
     except Reject as refusal:
         return refuse(context, refusal)
     except WireError as malformed:
         return refuse(context, Deny(malformed.code, malformed.detail))
+
+
+def check_access(context: Context, command: int, request: Request | None) -> None:
+    """Reject with UNAUTHORIZED what the caller may not; see `metadata.access`."""
+    if command == Command.PING:
+        return
+    named = (getattr(request, name, None) for name in ("stream", "topic", "user"))
+    values = [None if one is None else one.value for one in named]
+    target = access.NO_TARGET if values == [None] * 3 else access.Target(*values)
+    access.authorize(context.services.replica.state, context.user_id, command, target)
 
 
 def reply(context: Context, answer: Answer) -> bytes:
@@ -101,9 +127,16 @@ def refuse(context: Context, refusal: Reject) -> bytes:
         context.services.counters.checksum_errors_total += 1
     logger.debug("! %s", refusal, extra={"client": context.session.client_number})
     if is_metadata(header.operation) and not isinstance(refusal, Deny):
-        operation = header.operation
-        if operation == Operation.DELETE_SEGMENTS:
-            operation = Operation.TRUNCATE_PARTITION
-        body = _REJECTION.pack(1, 0, refusal.code)
-        return encode_reply(header, body, operation=operation, op=commit, commit=commit)
+        return rejection(context, refusal.code)
     return encode_reply(header, status=refusal.code, commit=commit)
+
+
+def rejection(context: Context, code: ErrorCode) -> bytes:
+    """The frame of a refused change: a result section with the code."""
+    header = context.header
+    commit = context.services.replica.state.op
+    operation = header.operation
+    if operation == Operation.DELETE_SEGMENTS:
+        operation = Operation.TRUNCATE_PARTITION
+    body = _REJECTION.pack(1, 0, code)
+    return encode_reply(header, body, operation=operation, op=commit, commit=commit)

@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
+from iggy_broker.net.clients import Clients
 from iggy_broker.net.context import Services
 from iggy_broker.net.intake import Landing
 from iggy_wire.codes import FrameKind
-from iggy_wire.header import frame_kind
+from iggy_wire.header import EvictionReason, encode_eviction, frame_kind
 
 if TYPE_CHECKING:
+    from iggy_broker.metadata.model import State, User
     from iggy_broker.net.connection import Connection
     from iggy_broker.net.handover import Doors
-    from iggy_broker.net.login import Logins
     from iggy_broker.net.peers import Links
+    from iggy_broker.net.session import Session
 
 logger = logging.getLogger(__name__)
 
 STALL_CHECK_S: Final = 30.0  # a frame that does not grow for so long ends its connection
+HEARTBEAT_STEP: Final = 0.2  # of the interval: how often it is looked who is silent
+SILENT_STEPS_MAX: Final = 6  # whole steps without a frame; then 1.2 intervals are over
 CONNECTIONS_MAX: Final = 16_384  # per shard; beyond, a new connection is closed at once
 
 
@@ -28,17 +33,20 @@ class Edge:
     """The connections of a shard and what they work with."""
 
     __slots__ = (
+        "_background",
+        "_last_session_us",
         "_numbers",
         "by_client",
+        "clients",
         "connections",
         "connections_max",
         "doors",
         "frame_bytes_max",
         "landing",
-        "last_session_us",
         "links",
-        "logins",
         "loop",
+        "on_session_ended",
+        "on_session_moved",
         "services",
         "tasks",
     )
@@ -50,7 +58,6 @@ class Edge:
         loop: asyncio.AbstractEventLoop,
         landing: Landing,
         links: Links,
-        logins: Logins,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         """No connection yet."""
@@ -58,16 +65,22 @@ class Edge:
         self.loop = loop
         self.landing = landing
         self.links = links
-        self.logins = logins
         self.connections_max = connections_max
         self.frame_bytes_max = services.config.message_bus.max_message_size_bytes
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.doors: Doors | None = None  # `shard.py` opens them last
-        self.last_session_us = 0
         self.by_client: dict[bytes, Connection] = {}  # logged in, by the client's own id
+        self.clients = Clients(self, links)
+        services.clients = self.clients
+        # For the groups: a session number is over, or goes on as another one.
+        self.on_session_ended: Callable[[int], None] = lambda number: None
+        self.on_session_moved: Callable[[int, int], Awaitable[None]] = _nothing
+        self._last_session_us = 0
+        self._background: set[asyncio.Task[object]] = set()
         self.tasks: set[asyncio.Task[bytes]] = set()  # requests that run as coroutines
         # Numbers of connections: unique over all shards, small, never 0.
         self._numbers = itertools.count(services.shard_id + 1, services.shards_count)
+        services.replica.watch(self._revoke)
 
     def next_number(self) -> int:
         """The broker's own number for a new connection."""
@@ -79,27 +92,101 @@ class Edge:
         if len(self.connections) >= self.connections_max:
             counters.connections_refused_total += 1
             return False
-        self.connections.add(connection)
+        self.connections[connection] = None
         if connection.session.user_id is not None:  # moved here from another shard
-            self.by_client[connection.session.client] = connection
-            counters.sessions = len(self.by_client)
+            self._arrived(connection)
         counters.connections = len(self.connections)
         counters.publish()
         return True
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection and its session."""
-        self.connections.discard(connection)
-        self.forget(connection)
+        self.connections.pop(connection, None)
+        self.end_session(connection)
         counters = self.services.counters
         counters.connections = len(self.connections)
         counters.publish()
 
-    def forget(self, connection: Connection) -> None:
-        """The connection is not logged in any more."""
-        if self.by_client.get(connection.session.client) is connection:
-            del self.by_client[connection.session.client]
+    # -- sessions ------------------------------------------------------------------------------
+
+    def bind(self, connection: Connection, client: bytes, user: User, number: int) -> None:
+        """Log a connection in. What it was before is over."""
+        self.end_session(connection)
+        connection.session.bind(
+            client=client, number=number, user_id=user.id, user_since_us=user.created_at_us
+        )
+        connection.forget_targets()
+        self.by_client[client] = connection
         self.services.counters.sessions = len(self.by_client)
+
+    def end_session(self, connection: Connection) -> None:
+        """The connection is not logged in any more, and its session is over."""
+        number = connection.session.number
+        was_bound = connection.session.user_id is not None
+        self.release(connection)
+        if was_bound:
+            self.on_session_ended(number)
+
+    def release(self, connection: Connection) -> None:
+        """The connection is not logged in any more; its session goes on elsewhere."""
+        session = connection.session
+        if self.by_client.get(session.client) is connection:
+            del self.by_client[session.client]
+        session.unbind()
+        self.services.counters.sessions = len(self.by_client)
+
+    def session_number(self, *, above: int = 0) -> int:
+        """Nonzero, different on every shard, and rising from login to login."""
+        services = self.services
+        floor_us = max(self._last_session_us, above // services.shards_count) + 1
+        self._last_session_us = max(services.clock.now_us(), floor_us)
+        return self._last_session_us * services.shards_count + services.shard_id
+
+    def _arrived(self, connection: Connection) -> None:
+        if not self._may_go_on(connection.session):
+            self.end_session(connection)
+            return
+        self.by_client[connection.session.client] = connection
+        self.services.counters.sessions = len(self.by_client)
+
+    def _may_go_on(self, session: Session) -> bool:
+        user = self.services.replica.state.users.get(session.user_id or 0)
+        return user is not None and user.active and user.created_at_us == session.user_since_us
+
+    def _revoke(self, before: State, after: State) -> None:
+        """End the sessions of users that were deleted or made inactive, as soon as they are."""
+        if before.users is after.users:
+            return
+        for connection in list(self.by_client.values()):
+            session = connection.session
+            if not self._may_go_on(session):
+                told = {"client": session.client_number, "user": session.user_id}
+                logger.info("! the user was deleted or made inactive: session ended", extra=told)
+                self.end_session(connection)
+
+    def send_away_silent(self) -> None:
+        """One heartbeat step: send away members of groups that were silent for too many."""
+        memberships = self.services.replica.state.memberships
+        for connection in list(self.by_client.values()):
+            session = connection.session
+            if not connection.is_silent() or not memberships.of_session(session.number):
+                continue
+            logger.info(
+                "! a silent member of a group was sent away",
+                extra={"client": session.client_number},
+            )
+            frame = encode_eviction(session.client, EvictionReason.STALE_CLIENT)
+            self.services.counters.evictions_total += 1
+            self.end_session(connection)
+            connection.tell(frame)
+
+    def keep(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run `work`, which belongs to no request."""
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # -- frames --------------------------------------------------------------------------------
 
     def close_stalled(self) -> None:
         """Close clients that hold memory for a frame and send nothing more of it."""
@@ -118,3 +205,7 @@ class Edge:
             counters.evictions_total += 1
         else:
             counters.refusals_total += 1
+
+
+async def _nothing(before: int, after: int) -> None:
+    """No groups care for the session that moved."""

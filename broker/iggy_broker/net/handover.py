@@ -44,6 +44,7 @@ class _Moved(msgspec.Struct, frozen=True, array_like=True):
     address: str
     number: int
     user_id: int
+    user_since_us: int
     highest: int
     replies: dict[int, tuple[bytes, bytes]]
 
@@ -84,11 +85,11 @@ class Doors:
             door.close()
         self._doors = {}
 
-    def send(self, owner: int, session: Session, descriptor: int) -> bool:
+    def send(self, owner: int, session: Session, transport: asyncio.Transport) -> bool:
         """Move a session with (a duplicate of) its descriptor; False if it must stay."""
         door = self._doors.get(owner)
         user_id = session.user_id
-        if door is None or user_id is None:
+        if door is None or user_id is None or session.memory.busy:
             return False
         memory = session.memory
         moved = _ENCODER.encode(
@@ -98,17 +99,26 @@ class Doors:
                 session.address,
                 session.number,
                 user_id,
+                session.user_since_us,
                 memory.highest,
                 memory.replies,
             )
         )
         if len(moved) > SESSION_BYTES_MAX:
             return False
+        if not self._pass(door, moved, transport):
+            return False
+        self._edge.services.counters.handovers_total += 1
+        return True
+
+    def _pass(self, door: socket.socket, moved: bytes, transport: asyncio.Transport) -> bool:
+        descriptor = os.dup(transport.get_extra_info("socket").fileno())
         try:
             socket.send_fds(door, [moved], [descriptor])
         except OSError:
             return False  # the other shard is slow to take them, or the door is closed
-        self._edge.services.counters.handovers_total += 1
+        finally:
+            os.close(descriptor)
         return True
 
     def _arrived(self, door: socket.socket) -> None:
@@ -119,10 +129,7 @@ class Doors:
         if not data or not descriptors:
             self._edge.loop.remove_reader(door.fileno())
             return
-        moved = _DECODER.decode(data)
-        session = Session(client_number=moved.client_number, address=moved.address)
-        session.bind(client=moved.client, number=moved.number, user_id=moved.user_id)
-        session.memory = ReplyMemory(moved.highest, moved.replies)
+        session = self._session(data)
         sock = socket.socket(fileno=descriptors[0])
         sock.setblocking(False)
         task: asyncio.Task[object] = self._edge.loop.create_task(
@@ -131,19 +138,28 @@ class Doors:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _session(self, data: bytes) -> Session:
+        moved = _DECODER.decode(data)
+        session = Session(client_number=moved.client_number, address=moved.address)
+        session.bind(
+            client=moved.client,
+            number=moved.number,
+            user_id=moved.user_id,
+            user_since_us=moved.user_since_us,
+        )
+        session.memory = ReplyMemory(moved.highest, moved.replies)
+        return session
+
 
 def hand_over(connection: Connection, doors: Doors, owner: int) -> bool:
     """Move an idle connection to `owner`; False if it stays and goes on as before."""
     transport = connection.stop_reading()
     if transport is None:
         return False
-    descriptor = os.dup(transport.get_extra_info("socket").fileno())
-    try:
-        moved = doors.send(owner, connection.session, descriptor)
-    finally:
-        os.close(descriptor)
-    if moved:
+    if doors.send(owner, connection.session, transport):
+        connection.give_away()  # before the close, which would end the session
         connection.abort()  # closes our descriptor only: the other shard has its own
     else:
         connection.go_on_reading()
-    return moved
+        return False
+    return True

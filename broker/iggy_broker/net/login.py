@@ -1,28 +1,21 @@
-"""Login: version, credentials, session. Iggy protocol 0.11, chapter on the life of a connection.
-
-A password is verified in a thread, and few at a time: each takes tens of milliseconds and
-megabytes. Whoever gave the right one lately is known by a keyed hash of it, so that a storm of
-reconnects costs nothing; a wrong password always takes the slow road.
-"""
+"""Login: version, credentials, session. Iggy protocol 0.11, chapter on the life of a connection."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import hmac
 import logging
-import secrets
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from iggy_broker import __version__
 from iggy_broker.metadata import credentials
 from iggy_broker.metadata.model import User
+from iggy_broker.net.clients import ForeignClientError, LateLoginError, Taken
+from iggy_broker.net.passwords import PASSWORD_BYTES, USERNAME_BYTES
+from iggy_broker.net.session import ReplyMemory
 from iggy_wire.dialect import P11
 from iggy_wire.errors import WireError
 from iggy_wire.header import EvictionReason, RequestHeader, encode_eviction, encode_reply
 from iggy_wire.replies import LoginReply
-from iggy_wire.requests import LoginWithToken, decode_login, login_version
+from iggy_wire.requests import Login, LoginWithToken, decode_login, login_version
 
 if TYPE_CHECKING:
     from iggy_broker.net.connection import Connection
@@ -30,121 +23,112 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERIFYING_MAX: Final = 2  # password hashes at a time; the others queue in the executor
-LOGINS_WAITING_MAX: Final = 1024  # per shard; beyond, a login fails as if the password were wrong
-KNOWN_MAX: Final = 4096  # good passwords remembered, as keyed hashes; then all are forgotten
 
-USERNAME_BYTES: Final = range(3, 51)
-PASSWORD_BYTES: Final = range(3, 101)
+class Refused(Exception):
+    """Why a login fails."""
 
-
-class Logins:
-    """Verifies passwords off the loop."""
-
-    __slots__ = ("_executor", "_key", "_known", "_waiting")
-
-    def __init__(self) -> None:
-        """Threads start with the first login, so this may be made before a fork."""
-        self._executor = ThreadPoolExecutor(VERIFYING_MAX, thread_name_prefix="login")
-        self._key = secrets.token_bytes(32)
-        self._known: set[bytes] = set()
-        self._waiting = 0
-
-    async def verify(self, user: User | None, password: str) -> bool:
-        """Whether this is an active user's password. As slow for nobody as for somebody."""
-        stored = credentials.NOBODY if user is None else user.password_hash
-        mark = self._mark(stored, password)
-        if user is not None and mark in self._known:
-            return user.active
-        if self._waiting >= LOGINS_WAITING_MAX:
-            return False
-        self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            good = await loop.run_in_executor(self._executor, credentials.verify, stored, password)
-        finally:
-            self._waiting -= 1
-        if not good or user is None or not user.active:
-            return False
-        if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
-        self._known.add(mark)
-        return True
-
-    def close(self) -> None:
-        """Let the threads end."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
-
-    def _mark(self, stored: str, password: str) -> bytes:
-        # A changed password has another stored hash (and salt), so its old mark never matches.
-        return hmac.digest(self._key, f"{stored}\0{password}".encode(), hashlib.sha256)
+    def __init__(self, reason: EvictionReason) -> None:
+        """`reason` is for the client."""
+        super().__init__(reason.name)
+        self.reason = reason
 
 
 async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body: bytes) -> bytes:
     """Serve Register: the login reply, or an eviction that says why not."""
-    reason, user = await _identify(edge, body)
     counters = edge.services.counters
-    if reason is EvictionReason.INCOMPATIBLE_PROTOCOL:
+    try:
+        user = await _identify(edge, body)
+        number = await _bind(edge, connection, header.client, user)
+    except Refused as refused:
         counters.evictions_total += 1
-        low, high = min(P11.versions), max(P11.versions)
-        return encode_eviction(header.client, reason, version_min=low, version_max=high)
-    holder = edge.by_client.get(header.client)
-    if reason is None and user is not None and holder is not None:
-        reason = _take_over(edge, connection, holder, user.id)
-    if reason is not None or user is None:
-        counters.evictions_total += 1
+        if refused.reason is EvictionReason.INCOMPATIBLE_PROTOCOL:
+            low, high = min(P11.versions), max(P11.versions)
+            return encode_eviction(header.client, refused.reason, version_min=low, version_max=high)
         counters.logins_failed_total += 1
-        logger.info("login refused", extra={"client": connection.session.client_number})
-        return encode_eviction(header.client, reason or EvictionReason.INVALID_CREDENTIALS)
-    session = connection.session
-    if session.user_id is None or session.client != header.client:
-        edge.forget(connection)
-        session.bind(client=header.client, number=_session_number(edge), user_id=user.id)
-        edge.by_client[header.client] = connection
-        counters.sessions = len(edge.by_client)
+        told = {"client": connection.session.client_number}
+        logger.info("! login refused: %s", refused.reason.name.lower(), extra=told)
+        return encode_eviction(header.client, refused.reason)
     counters.logins_total += 1
-    return _welcome(header, user_id=user.id, number=session.number)
+    return _welcome(header, user_id=user.id, number=number)
 
 
-async def _identify(edge: Edge, body: bytes) -> tuple[EvictionReason | None, User | None]:
+async def _identify(edge: Edge, body: bytes) -> User:
     try:
         if login_version(body) not in P11.versions:
-            return EvictionReason.INCOMPATIBLE_PROTOCOL, None
+            raise Refused(EvictionReason.INCOMPATIBLE_PROTOCOL)
         login = decode_login(body)
     except WireError:
-        return EvictionReason.MALFORMED_LOGIN, None
+        raise Refused(EvictionReason.MALFORMED_LOGIN) from None
     if isinstance(login, LoginWithToken):
-        return EvictionReason.INVALID_TOKEN, None  # there are no tokens yet
+        return _owner_of_token(edge, login.token)
+    return await _user_of_password(edge, login)
+
+
+def _owner_of_token(edge: Edge, token: str) -> User:
+    services = edge.services
+    found = services.replica.state.find_token(credentials.hash_token(token))
+    if found is None or found[1].is_over(services.clock.now_us()):
+        raise Refused(EvictionReason.INVALID_TOKEN)
+    if not found[0].active:
+        raise Refused(EvictionReason.USER_INACTIVE)
+    return found[0]
+
+
+async def _user_of_password(edge: Edge, login: Login) -> User:
     user = edge.services.replica.state.find_user(login.username)
     plausible = (
         len(login.username.encode()) in USERNAME_BYTES
         and len(login.password.encode()) in PASSWORD_BYTES
     )
-    if not await edge.logins.verify(user if plausible else None, login.password):
-        return EvictionReason.INVALID_CREDENTIALS, None
-    return None, user
+    fits = await edge.services.passwords.logs_in(user if plausible else None, login.password)
+    if not fits or user is None or not _is_current(edge, user):
+        raise Refused(EvictionReason.INVALID_CREDENTIALS)
+    return user
 
 
-def _take_over(
-    edge: Edge, connection: Connection, holder: Connection, user_id: int
-) -> EvictionReason | None:
-    """Move a client id from the connection that holds it; refused if it is another user's."""
-    if holder.session.user_id != user_id:
-        return EvictionReason.SESSION_ERROR
-    if holder is not connection:
-        memory = holder.session.memory
-        edge.forget(holder)
-        holder.session.unbind()
-        connection.session.memory = memory
-    return None
+def _is_current(edge: Edge, user: User) -> bool:
+    """Whether a user that was read before a pause may still log in with the same password."""
+    now = edge.services.replica.state.users.get(user.id)
+    return (
+        now is not None
+        and now.active
+        and now.created_at_us == user.created_at_us
+        and now.password_hash == user.password_hash
+    )
 
 
-def _session_number(edge: Edge) -> int:
-    """Nonzero, different on every shard, and rising from login to login."""
-    services = edge.services
-    moment = max(services.clock.now_us(), edge.last_session_us + 1)
-    edge.last_session_us = moment
-    return moment * services.shards_count + services.shard_id
+async def _bind(edge: Edge, connection: Connection, client: bytes, user: User) -> int:
+    """Give the connection its session; its number."""
+    session = connection.session
+    if session.user_id is not None and session.client == client:
+        if session.user_id != user.id:
+            raise Refused(EvictionReason.SESSION_ERROR)
+        return session.number  # a second login changes nothing (Iggy protocol 0.11)
+    number = edge.session_number()
+    try:
+        taken = await edge.clients.take_over(client, user.id, number)
+    except ForeignClientError:
+        raise Refused(EvictionReason.SESSION_ERROR) from None
+    except LateLoginError:
+        return number  # as if the later login had come right after this one
+    return await _bind_alone(edge, connection, client, user=user, number=number, taken=taken)
+
+
+async def _bind_alone(
+    edge: Edge, connection: Connection, client: bytes, *, user: User, number: int, taken: Taken
+) -> int:
+    """The same, when nobody else holds the client id any more."""
+    if not _is_current(edge, user):
+        raise Refused(EvictionReason.INVALID_CREDENTIALS)
+    if taken.session:
+        number = edge.session_number(above=taken.session)
+        await edge.on_session_moved(taken.session, number)
+    if connection.is_connected:
+        edge.bind(connection, client, user, number)
+        connection.session.memory = ReplyMemory(taken.highest, taken.replies, taken.busy)
+    elif taken.session:
+        edge.on_session_ended(number)
+    return number
 
 
 def _welcome(header: RequestHeader, *, user_id: int, number: int) -> bytes:

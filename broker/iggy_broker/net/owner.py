@@ -30,6 +30,10 @@ class ShardOwner:
         """For all links of one shard."""
         self._services = services
 
+    async def answer_question(self, question: bytes) -> bytes:
+        """Another shard asks about the sessions of this one."""
+        return self._services.clients.answer(question)
+
     def serve_frame(
         self, packed: int, incarnation: int, frame: memoryview
     ) -> Sequence[Part] | asyncio.Future[bytes]:

@@ -2,6 +2,7 @@
 
 What travels: a client's frame to the shard that owns its partition, and the reply back; changes of
 metadata from shard 0 to all, and the acknowledgement; wishes for changes to shard 0, and answers.
+A question is about the sessions of the other shard (`clients`), and its answer.
 Each has a small envelope with a number, so that answers may overtake each other: one slow fsync
 holds up nobody else.
 
@@ -40,7 +41,7 @@ SMALL_FRAME_BYTES: Final = 4096  # what is not larger may be a poll, whose reply
 _ENVELOPE: Final = Struct("<IBxxxQQQ")
 ENVELOPE_BYTES: Final = _ENVELOPE.size
 
-FRAME, REPLY, WISH, ANSWER, CHANGE, APPLIED = 1, 2, 3, 4, 5, 6
+FRAME, REPLY, WISH, ANSWER, CHANGE, APPLIED, QUESTION, TOLD = 1, 2, 3, 4, 5, 6, 7, 8
 
 Answered = Callable[[memoryview], object]  # gets the reply, which is only lent
 
@@ -60,6 +61,10 @@ class Owner(Protocol):
 
     async def apply_change(self, record: bytes) -> None:
         """Other shards: apply a change that shard 0 has made durable."""
+        ...
+
+    async def answer_question(self, question: bytes) -> bytes:
+        """Tell another shard about the sessions of this one."""
         ...
 
 
@@ -199,7 +204,7 @@ class Link(Intake):
     def _serve_frame(self, frame: memoryview) -> bool:
         _, kind, number, packed, incarnation = _ENVELOPE.unpack_from(frame)
         payload = frame[ENVELOPE_BYTES:]
-        if kind in (REPLY, ANSWER, APPLIED):
+        if kind in (REPLY, ANSWER, APPLIED, TOLD):
             self._answered(number, payload)
         elif kind == FRAME:
             if len(payload) <= SMALL_FRAME_BYTES and self._is_choked():
@@ -208,6 +213,8 @@ class Link(Intake):
                 self._serve(number, packed, incarnation, payload)
         elif kind == WISH:
             self._later(ANSWER, number, self._owner.serve_wish(bytes(payload)))
+        elif kind == QUESTION:
+            self._later(TOLD, number, self._owner.answer_question(bytes(payload)))
         else:
             self._later(APPLIED, number, self._applied(bytes(payload)))
         return True
@@ -274,6 +281,15 @@ class Links:
     async def request_metadata(self, request: bytes) -> bytes:
         """Hand a wish for a change to shard 0 and return its answer."""
         return await self._links[0].request(WISH, request)
+
+    async def ask(self, shard_id: int, question: bytes) -> bytes:
+        """Ask one shard about its sessions."""
+        return await self._links[shard_id].request(QUESTION, question)
+
+    async def ask_all(self, question: bytes) -> list[bytes]:
+        """Ask all other shards about their sessions."""
+        waiting = [link.request(QUESTION, question) for link in self._links.values()]
+        return list(await asyncio.gather(*waiting))
 
     def close(self) -> None:
         """Close all."""

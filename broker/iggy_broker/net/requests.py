@@ -13,7 +13,8 @@ from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS, PartitionComman
 from iggy_broker.net.login import log_in
 from iggy_wire.codes import Operation, is_metadata
 from iggy_wire.errors import ErrorCode, WireError
-from iggy_wire.header import HEADER_BYTES, RequestHeader
+from iggy_wire.header import HEADER_BYTES, ReplyHeader, RequestHeader
+from iggy_wire.results import split_result
 
 if TYPE_CHECKING:
     from iggy_broker.net.connection import Connection
@@ -30,8 +31,7 @@ async def serve_request(
     if header.operation == Operation.REGISTER:
         return await log_in(edge, connection, header, frame[HEADER_BYTES:])
     if header.operation == Operation.LOGOUT:
-        edge.forget(connection)
-        session.unbind()
+        edge.end_session(connection)
         return dispatch.reply(context, DONE)
     if not is_metadata(header.operation):
         return await _serve_once(edge, context, frame)
@@ -41,10 +41,26 @@ async def serve_request(
         return dispatch.refuse(context, Reject(stored, f"request {header.request} is an old retry"))
     if stored is not None:
         return stored
+    memory.begin(header.request)
     reply = await _serve_once(edge, context, frame)
-    if session.memory is memory:
-        memory.remember(header, reply)
+    memory.keep(header.request, header.request_checksum, _for_retries(context, reply))
+    if memory.heir is not None:
+        edge.clients.tell_heir(header.client, memory, header.request)
     return reply
+
+
+def _for_retries(context: Context, reply: bytes) -> bytes:
+    """What a retry is answered: the same bytes, but never the text of a token again."""
+    header = context.header
+    made_token = (
+        header.operation == Operation.CREATE_PERSONAL_ACCESS_TOKEN
+        and ReplyHeader.decode(reply).status == 0
+        and split_result(reply[HEADER_BYTES:])[0] == 0
+    )
+    if not made_token:
+        return reply
+    # Iggy protocol 0.11: such a retry is told that there is one of this name.
+    return dispatch.rejection(context, ErrorCode.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS)
 
 
 async def _serve_once(edge: Edge, context: Context, frame: bytes) -> bytes:
@@ -64,6 +80,7 @@ async def _serve_partition(
     edge: Edge, context: Context, row: PartitionCommand, frame: bytes
 ) -> bytes:
     request = row.request.decode(frame[HEADER_BYTES:])
+    dispatch.check_access(context, row.request.command, request)
     target = row.resolve(edge.services, request)
     if target is None:
         return dispatch.reply(context, DONE)

@@ -7,6 +7,7 @@ readable header stays unanswered.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from iggy_wire.buffer import Buffer
@@ -37,19 +38,26 @@ REPLIES_KEPT: Final = (
 class ReplyMemory:
     """The last replies to changes, so that a retry gets the same bytes and changes nothing."""
 
-    __slots__ = ("highest", "replies")
+    __slots__ = ("busy", "heir", "highest", "replies")
 
     def __init__(
-        self, highest: int = 0, replies: dict[int, tuple[bytes, bytes]] | None = None
+        self,
+        highest: int = 0,
+        replies: dict[int, tuple[bytes, bytes]] | None = None,
+        busy: Iterable[int] = (),
     ) -> None:
         """Nothing seen yet, unless it comes from elsewhere."""
         self.highest = highest
         self.replies = replies or {}  # request → (checksum, reply), oldest first
+        self.busy = set(busy)  # requests that are being served
+        self.heir: int | None = None  # the shard whose session took this over
 
     def recall(self, header: RequestHeader) -> bytes | ErrorCode | None:
         """The stored reply of a retry, a refusal, or None if the request is new."""
         if header.request > self.highest:
             return None
+        if header.request in self.busy:
+            return ErrorCode.TRANSIENT_NOT_COMMITTED
         stored = self.replies.get(header.request)
         if stored is None:
             return ErrorCode.REQUEST_ALREADY_APPLIED
@@ -58,10 +66,16 @@ class ReplyMemory:
             return ErrorCode.REQUEST_ALREADY_APPLIED
         return reply
 
-    def remember(self, header: RequestHeader, reply: bytes) -> None:
-        """Keep the reply to a new request, and forget the oldest."""
-        self.highest = max(self.highest, header.request)
-        self.replies[header.request] = (header.request_checksum, reply)
+    def begin(self, request: int) -> None:
+        """A new request is being served; its retry must wait."""
+        self.highest = max(self.highest, request)
+        self.busy.add(request)
+
+    def keep(self, request: int, checksum: bytes, reply: bytes) -> None:
+        """The reply to a request that is served, for its retries; the oldest is forgotten."""
+        self.highest = max(self.highest, request)
+        self.busy.discard(request)
+        self.replies[request] = (checksum, reply)
         while len(self.replies) > REPLIES_KEPT:
             del self.replies[next(iter(self.replies))]
 
@@ -69,7 +83,15 @@ class ReplyMemory:
 class Session:
     """Login state of one connection. `user_id` is None while nobody is logged in."""
 
-    __slots__ = ("address", "client", "client_number", "memory", "number", "user_id")
+    __slots__ = (
+        "address",
+        "client",
+        "client_number",
+        "memory",
+        "number",
+        "user_id",
+        "user_since_us",
+    )
 
     def __init__(self, *, client_number: int, address: str) -> None:
         """A connection that has not logged in. `client_number` is the broker's own, from 1."""
@@ -78,19 +100,22 @@ class Session:
         self.address = address
         self.number = 0
         self.user_id: int | None = None
+        self.user_since_us = 0
         self.memory = ReplyMemory()
 
-    def bind(self, *, client: bytes, number: int, user_id: int) -> None:
-        """Log in. A known client id that logs in again keeps its number and its memory."""
+    def bind(self, *, client: bytes, number: int, user_id: int, user_since_us: int = 0) -> None:
+        """Log in. `user_since_us`: when the user was made, since ids of users are given again."""
         self.client = client
         self.number = number
         self.user_id = user_id
+        self.user_since_us = user_since_us
 
     def unbind(self) -> None:
         """Log out; the next login starts with an empty memory."""
         self.client = ZERO_16
         self.number = 0
         self.user_id = None
+        self.user_since_us = 0
         self.memory = ReplyMemory()
 
     def refuse(self, header: RequestHeader, body: Buffer) -> bytes | None:

@@ -384,15 +384,14 @@ def test_the_node_describes_itself(tmp_path: Path) -> None:
     with_broker(tmp_path, work)
 
 
-def test_root_is_the_only_user(tmp_path: Path) -> None:
+def test_root_is_the_first_user(tmp_path: Path) -> None:
     async def work(caller: Caller) -> None:
         users = replies.Users.decode(await caller.body(requests.GetUsers()))
         assert users.users == (replies.User(0, 1, 1, "root"),)
         details = await caller.body(requests.GetUser(Identifier("root")))
         assert replies.UserDetails.decode(details).user == users.users[0]
-        with pytest.raises(Refused) as caught:
-            await caller.body(requests.CreateUser("somebody", "secret"))
-        assert caught.value.args == ("FEATURE_UNAVAILABLE", "status")
+        made = await caller.body(requests.CreateUser("somebody", "secret"))
+        assert replies.UserDetails.decode(made).user.id == 1
 
     with_broker(tmp_path, work, IGGY_ROOT_USERNAME="root", IGGY_ROOT_PASSWORD="secret")
 

@@ -43,6 +43,9 @@ class Owner:
     async def apply_change(self, record: bytes) -> None:
         self.changes.append(record)
 
+    async def answer_question(self, question: bytes) -> bytes:
+        return b"told " + question
+
 
 class Pair:
     """Two links of one process, connected to each other."""

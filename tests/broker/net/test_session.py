@@ -100,7 +100,7 @@ def test_a_checksum_is_absent_or_that_of_the_body() -> None:
 
 def test_a_logout_forgets_all() -> None:
     logged_in = session(logged_in=True)
-    logged_in.memory.remember(header(Operation.CREATE_STREAM), b"reply")
+    logged_in.memory.keep(1, bytes(16), b"reply")
 
     logged_in.unbind()
 
@@ -113,7 +113,9 @@ def test_the_last_replies_are_repeated_and_older_ones_refused() -> None:
     for number in range(1, REPLIES_KEPT + 2):
         request = header(Operation.CREATE_STREAM, request=number)
         assert memory.recall(request) is None
-        memory.remember(request, b"reply %d" % number)
+        memory.begin(number)
+        assert memory.recall(request) is ErrorCode.TRANSIENT_NOT_COMMITTED
+        memory.keep(number, request.request_checksum, b"reply %d" % number)
 
     assert memory.recall(header(Operation.CREATE_STREAM, request=2)) == b"reply 2"
     assert memory.recall(header(Operation.CREATE_STREAM, request=6)) == b"reply 6"
@@ -123,7 +125,7 @@ def test_the_last_replies_are_repeated_and_older_ones_refused() -> None:
 
 def test_another_body_under_a_used_number_is_refused() -> None:
     memory = ReplyMemory()
-    memory.remember(header(Operation.CREATE_STREAM, request=9, request_checksum=b"a" * 16), b"r")
+    memory.keep(9, b"a" * 16, b"r")
 
     same = header(Operation.CREATE_STREAM, request=9, request_checksum=b"a" * 16)
     unchecked = header(Operation.CREATE_STREAM, request=9)

@@ -155,9 +155,7 @@ def _check_partitions_count(count: int, *, least: int) -> None:
 
 
 async def _submit(context: Context, change: AnyChange) -> Result:
-    user_id = context.session.user_id
-    assert user_id is not None, "changes are served to logged-in sessions only"
-    return await context.services.replica.submit(change, user_id=user_id)
+    return await context.services.replica.submit(change, user_id=context.user_id)
 
 
 async def _change(context: Context, change: AnyChange) -> Answer:

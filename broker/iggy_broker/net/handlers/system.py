@@ -1,4 +1,4 @@
-"""Ping, the node and its figures, the caller, the catalogue of options."""
+"""Ping, the node and its figures, the catalogue of options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from iggy_wire.options import Option
 # Iggy protocol 0.11: what a node without clustering calls itself.
 CLUSTER_NAME: Final = "single-node"
 NODE_NAME: Final = "iggy-node"
-TRANSPORT_TCP: Final = 1
 
 TOPIC_SCOPE: Final = 1
 EMPTY_SCOPES: Final = (2, 3)  # streams and users have no options
@@ -50,20 +49,6 @@ async def get_cluster_metadata(context: Context, request: requests.GetClusterMet
     return Answer(replies.Cluster(CLUSTER_NAME, (node,)).encode())
 
 
-async def get_me(context: Context, request: requests.GetMe) -> Answer:
-    """The calling connection."""
-    del request
-    session = context.session
-    assert session.user_id is not None, "get_me is served to logged-in sessions only"
-    client = replies.ClientInfo(
-        client_id=session.client_number,
-        user_id=session.user_id,
-        transport=TRANSPORT_TCP,
-        address=session.address,
-    )
-    return Answer(replies.ClientDetails(client).encode())
-
-
 async def get_stats(context: Context, request: requests.GetStats) -> Answer:
     """Figures of the broker. Process and processor: of the shard that answers, since its start."""
     del request
@@ -86,7 +71,6 @@ async def describe_options(context: Context, request: requests.DescribeOptions) 
 COMMANDS: Final[dict[int, Row]] = {
     Command.PING: Row(ping),
     Command.GET_CLUSTER_METADATA: Row(get_cluster_metadata, requests.GetClusterMetadata),
-    Command.GET_ME: Row(get_me, requests.GetMe),
     Command.GET_STATS: Row(get_stats, requests.GetStats),
     Command.DESCRIBE_OPTIONS: Row(describe_options, requests.DescribeOptions),
 }

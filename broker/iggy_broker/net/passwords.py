@@ -1,0 +1,90 @@
+"""Passwords are hashed and verified in threads, and few at a time.
+
+Each takes tens of milliseconds and megabytes. Whoever gave the right one lately is known by a keyed
+hash of it, so that a storm of reconnects costs nothing; a wrong password always takes the slow
+road, and as long for nobody as for somebody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from iggy_broker.errors import Deny
+from iggy_broker.metadata import credentials
+from iggy_broker.metadata.model import User
+from iggy_wire.errors import ErrorCode
+
+T = TypeVar("T")
+
+HASHING_MAX: Final = 2  # password hashes at a time; the others queue in the executor
+WAITING_MAX: Final = 1024  # per shard; beyond, a login fails as if the password were wrong
+KNOWN_MAX: Final = 4096  # good passwords remembered, as keyed hashes; then all are forgotten
+
+USERNAME_BYTES: Final = range(3, 51)
+PASSWORD_BYTES: Final = range(3, 101)
+
+
+class Passwords:
+    """The slow work of one shard, off its loop."""
+
+    __slots__ = ("_executor", "_key", "_known", "_waiting")
+
+    def __init__(self) -> None:
+        """Threads start with the first password, so this may be made before a fork."""
+        self._executor = ThreadPoolExecutor(HASHING_MAX, thread_name_prefix="password")
+        self._key = secrets.token_bytes(32)
+        self._known: set[bytes] = set()
+        self._waiting = 0
+
+    async def logs_in(self, user: User | None, password: str) -> bool:
+        """Whether this is an active user's password. As slow for nobody as for somebody."""
+        stored = credentials.NOBODY if user is None else user.password_hash
+        mark = self._mark(stored, password)
+        if user is not None and mark in self._known:
+            return user.active
+        if self._waiting >= WAITING_MAX:
+            return False
+        good = await self._run(credentials.verify, stored, password)
+        if not good or user is None or not user.active:
+            return False
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known.add(mark)
+        return True
+
+    async def fits(self, user: User, password: str) -> bool:
+        """Whether this is the user's password, active or not. Deny when too many wait."""
+        self._check_queue()
+        return await self._run(credentials.verify, user.password_hash, password)
+
+    async def hash(self, password: str) -> str:
+        """The text to store for a new password. Deny when too many wait."""
+        self._check_queue()
+        return await self._run(credentials.hash_password, password)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _check_queue(self) -> None:
+        if self._waiting >= WAITING_MAX:
+            detail = f"{WAITING_MAX} passwords wait to be hashed; try again"
+            raise Deny(ErrorCode.TRANSIENT_NOT_ACCEPTED, detail)
+
+    async def _run(self, work: Callable[..., T], *arguments: str) -> T:
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, work, *arguments)
+        finally:
+            self._waiting -= 1
+
+    def _mark(self, stored: str, password: str) -> bytes:
+        # A changed password has another stored hash (and salt), so its old mark never matches.
+        return hmac.digest(self._key, f"{stored}\0{password}".encode(), hashlib.sha256)
