@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from iggy_broker.errors import Reject
-from iggy_broker.metadata import changes
+from iggy_broker.metadata import changes, user_changes
 from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import AnyChange, Entry
 from iggy_broker.metadata.model import State
@@ -17,6 +17,7 @@ from iggy_wire.options import make_options
 NAMES = st.sampled_from(["a", "b", "c", "0", "1", "żółć"])
 REFERENCES = st.one_of(st.integers(0, 3), NAMES)
 COUNTS = st.integers(0, 4)
+HASHES = st.sampled_from(["hash of one", "hash of two", "hash of three"])
 
 CHANGES: st.SearchStrategy[AnyChange] = st.one_of(
     st.builds(changes.CreateStream, NAMES),
@@ -43,6 +44,13 @@ CHANGES: st.SearchStrategy[AnyChange] = st.one_of(
     st.builds(changes.DeletePartitions, REFERENCES, REFERENCES, COUNTS),
     st.builds(changes.CreateGroup, REFERENCES, REFERENCES, NAMES),
     st.builds(changes.DeleteGroup, REFERENCES, REFERENCES, REFERENCES),
+    st.builds(user_changes.CreateUser, NAMES, HASHES, st.booleans(), st.just(b"")),
+    st.builds(user_changes.UpdateUser, REFERENCES, st.none() | NAMES, st.none() | st.booleans()),
+    st.builds(user_changes.DeleteUser, REFERENCES),
+    st.builds(user_changes.SetPassword, REFERENCES, HASHES, HASHES),
+    st.builds(user_changes.CreateToken, NAMES, HASHES, st.integers(0, 5), st.integers(1, 3)),
+    st.builds(user_changes.DeleteToken, NAMES),
+    st.just(user_changes.DropExpiredTokens()),
 )
 # Mostly things are made, so that the rest finds something.
 HISTORIES = st.lists(
@@ -55,12 +63,14 @@ HISTORIES = st.lists(
 )
 
 
-def accepted_entries(history: Sequence[AnyChange], state: State | None = None) -> list[Entry]:
+def accepted_entries(
+    history: Sequence[AnyChange], state: State | None = None, *, user_id: int = 0
+) -> list[Entry]:
     """The entries that a writer journals for these changes: the accepted ones, numbered."""
     state = state or State()
     entries = []
     for change in history:
-        entry = Entry(state.op + 1, 1000 + state.op, 0, change)
+        entry = Entry(state.op + 1, 1000 + state.op, user_id, change)
         try:
             state = apply(state, entry).state
         except Reject:
