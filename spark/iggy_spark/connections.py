@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from iggy_client import Client, ClientError, SessionLostError
-from iggy_client.client import Polled
 from iggy_spark.errors import BrokerRefused, BrokerUnavailable, CorruptReply
 from iggy_spark.offsets import OFFSET_MAX, Incarnation, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.primitives import Consumer, PollingStrategy
+from iggy_wire.replies import Polled
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from iggy_wire import kernel
 from iggy_wire.errors import WireError
 from iggy_wire.kernel import Buffer, Columns
 from iggy_wire.primitives import PollingStrategy
+from iggy_wire.replies import Polled
 
 FIRST_POLL_MESSAGES = 500  # before the size of a message is known
 TAIL_GRACE_S = 2.0  # how long a partition may look shorter than planned before that is a loss
@@ -42,29 +44,40 @@ class RangeFetch:
     def __iter__(self) -> Iterator[Columns]:
         """Columns in offset order, together exactly the range, minus what is counted as lost."""
         self._check_incarnation()
+        # The next reply is asked for while Spark takes the current one. One thread, so the
+        # connection is in one pair of hands at a time.
+        with ThreadPoolExecutor(1) as ahead:
+            yield from self._in_order(ahead)
+        # A topic that was recreated between the plan and now has other messages under these
+        # offsets. Whoever consumes this iterator makes nothing visible before it ends.
+        self._check_incarnation()
+
+    def _in_order(self, ahead: Executor) -> Iterator[Columns]:
         at, end = self._wanted.first, self._wanted.end
         waiting_since: float | None = None
+        coming = ahead.submit(self._poll, at)
         while at < end:
-            strategy = PollingStrategy.offset(at)
-            count = min(self._count, end - at)
-            polled = self._connection.poll(self._wanted.partition, strategy, count=count)
-            if not polled.count:
+            polled = coming.result()
+            if polled.count:
+                waiting_since = None
+                columns = self._columns(polled.region)
+                at = self._checked(columns, at) + 1
+                self._learn(len(polled.region), polled.count)
+            else:
                 now = time.monotonic()
                 waiting_since = waiting_since or now
                 if self._gone(at, polled.current_offset, now - waiting_since):
                     return
                 time.sleep(PAUSE_S)
-                continue
-            waiting_since = None
-            columns = self._columns(polled.region)
-            last = self._checked(columns, at)
-            self._learn(len(polled.region), polled.count)
-            if columns.count:
+            if at < end:
+                coming = ahead.submit(self._poll, at)
+            if polled.count and columns.count:
                 yield columns
-            at = last + 1
-        # A topic that was recreated between the plan and now has other messages under these
-        # offsets. Whoever consumes this iterator makes nothing visible before it ends.
-        self._check_incarnation()
+
+    def _poll(self, at: int) -> Polled:
+        count = min(self._count, self._wanted.end - at)
+        strategy = PollingStrategy.offset(at)
+        return self._connection.poll(self._wanted.partition, strategy, count=count)
 
     def _columns(self, region: Buffer) -> Columns:
         try:
