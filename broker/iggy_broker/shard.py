@@ -9,19 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 import socket
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
-from iggy_broker.clock import SystemClock
 from iggy_broker.config import Config
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import State
@@ -32,16 +27,15 @@ from iggy_broker.net.connection import Connection
 from iggy_broker.net.context import Services
 from iggy_broker.net.edge import CONNECTIONS_MAX, HEARTBEAT_STEP, STALL_CHECK_S, Edge
 from iggy_broker.net.handlers.tokens import drop_expired_tokens
-from iggy_broker.net.handover import Doors
 from iggy_broker.net.intake import Landing
-from iggy_broker.net.listener import listen, raise_file_limit
 from iggy_broker.net.owner import ShardOwner
 from iggy_broker.net.peers import Link, Links
 from iggy_broker.partition_host import OwnedPartitions
-from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
+from iggy_broker.storage.disk import StorageFailed
 from iggy_broker.storage.partition import StorageParts
 from iggy_broker.storage.partition_table import PartitionTable
-from iggy_broker.storage.syncer import Lane, Syncer, run_saver
+from iggy_broker.storage.syncer import run_saver
+from iggy_broker.surroundings import Surroundings
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +68,7 @@ def run_shard(plan: Plan) -> int:
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(Shard(plan, loop).run())
+        return loop.run_until_complete(Shard(plan, loop, Surroundings(loop)).run())
     finally:
         loop.close()
 
@@ -82,9 +76,10 @@ def run_shard(plan: Plan) -> int:
 class Shard:
     """The parts of one shard and their lives."""
 
-    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop, around: Surroundings) -> None:
         """Nothing runs yet."""
         self._plan = plan
+        self._around = around
         self._loop = loop
         self._stop = asyncio.Event()
         self._failure: str | None = None
@@ -94,7 +89,10 @@ class Shard:
 
     async def run(self) -> int:
         """From recovery to the last marker of a clean stop."""
-        self._watch_signals()
+        self._loop.set_exception_handler(self._on_bug)
+        self._around.watch(
+            self._plan.lifeline, on_stop=self._stop.set, on_orphaned=self._on_supervisor_lost
+        )
         edge = await self._build()
         self._counters.ready = 1
         self._counters.publish()
@@ -110,28 +108,26 @@ class Shard:
     # -- building ------------------------------------------------------------------------------
 
     async def _build(self) -> Edge:
-        plan = self._plan
-        disk = RealDisk()
-        syncer = MeasuredSyncer(disk, self._on_storage_failed, self._counters)
+        plan, around = self._plan, self._around
+        syncer = around.syncer(self._on_storage_failed, self._counters)
         self._parts.callback(syncer.close)
-        clock = SystemClock()
         host = OwnedPartitions(
             str(plan.config.system.path),
             shard_id=plan.shard_id,
             shards_count=plan.shards_count,
             node=node_settings(plan.config),
-            parts=StorageParts(disk, clock, plan.table, syncer, warn=logger.warning),
+            parts=StorageParts(around.disk, around.clock, plan.table, syncer, warn=logger.warning),
             validate_checksum=plan.config.system.partition.validate_checksum,
         )
         await host.open_all(plan.state)
-        self._parts.callback(host.close)
+        self._parts.callback(host.close, around.threads)
         links = Links()
         replica = self._replica(host, links)
         services = Services(
             shard_id=plan.shard_id,
             shards_count=plan.shards_count,
             config=plan.config,
-            clock=clock,
+            clock=around.clock,
             replica=replica,
             table=plan.table,
             partitions=host.open,
@@ -158,7 +154,11 @@ class Shard:
         if plan.journal is None:
             return Follower(plan.state, host=host, links=links)
         writer = Writer(
-            plan.state, host=host, journal=plan.journal, links=links, clock=SystemClock()
+            plan.state,
+            host=host,
+            journal=plan.journal,
+            links=links,
+            clock=self._around.clock,
         )
         self._keep(writer.run())
         self._parts.callback(plan.journal.close)
@@ -167,7 +167,7 @@ class Shard:
     async def _connect(self, links: Links, owner: ShardOwner, landing: Landing) -> None:
         for peer, sock in self._plan.links.items():
             link = Link(peer, owner, loop=self._loop, landing=landing, on_lost=self._on_lost)
-            await self._loop.create_unix_connection(partial(_same, link), sock=sock)
+            await self._around.connect(link, sock)
             links.add(link)
         self._parts.callback(links.close)
 
@@ -178,7 +178,7 @@ class Shard:
             loop=self._loop,
             landing=landing,
             links=links,
-            connections_max=min(raise_file_limit(), CONNECTIONS_MAX),
+            connections_max=min(self._around.connections_max(), CONNECTIONS_MAX),
         )
 
     async def _accept(self, edge: Edge) -> Edge:
@@ -189,11 +189,11 @@ class Shard:
         cleaner = config.personal_access_token.cleaner
         if self._plan.shard_id == 0 and cleaner.enabled:
             self._keep(drop_expired_tokens(edge.services, interval_us=cleaner.interval_us))
-        edge.doors = Doors(edge, self._plan.doors, partial(Connection, edge))
+        edge.doors = self._around.doors(edge, self._plan.doors)
         edge.doors.open()
         self._parts.callback(edge.doors.close)
         if self._plan.config.tcp.enabled:
-            server = await listen(self._plan.listener, lambda: Connection(edge))
+            server = await self._around.listen(self._plan.listener, lambda: Connection(edge))
             self._parts.callback(server.close)
         return edge
 
@@ -202,22 +202,6 @@ class Shard:
         if saver.enabled and saver.enforce_fsync:
             interval_ms = max(1, saver.interval_us // 1000)
             self._keep(run_saver(lambda: list(host.open.values()), interval_ms=interval_ms))
-
-    async def _publish(self) -> None:
-        while True:
-            await asyncio.sleep(PUBLISH_INTERVAL_S)
-            self._counters.publish()
-
-    async def _close_stalled(self, edge: Edge) -> None:
-        while True:
-            await asyncio.sleep(STALL_CHECK_S)
-            edge.close_stalled()
-
-    async def _listen_for_heartbeats(self, edge: Edge) -> None:
-        step_s = self._plan.config.heartbeat.interval_us / 1_000_000 * HEARTBEAT_STEP
-        while True:
-            await asyncio.sleep(step_s)
-            edge.send_away_silent()
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` as long as the shard lives; what it raises stops the shard."""
@@ -248,15 +232,9 @@ class Shard:
                 break
             await asyncio.sleep(_STOP_STEP_S)
 
-    def _watch_signals(self) -> None:
-        self._loop.set_exception_handler(self._on_bug)
-        self._loop.add_signal_handler(signal.SIGTERM, self._stop.set)
-        self._loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor passes it on
-        self._loop.add_reader(self._plan.lifeline, self._on_supervisor_lost)
-
     def _on_supervisor_lost(self) -> None:
         # As if we were killed too: a broker without its supervisor must not linger on the volume.
-        os._exit(EXIT_FAILED)
+        self._around.die(EXIT_FAILED)
 
     def _on_lost(self, peer: int) -> None:
         if not self._stop.is_set():
@@ -278,44 +256,6 @@ class Shard:
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
         self._stop.set()
-
-
-class MeasuredSyncer(Syncer):
-    """A syncer that tells the metrics how long clients had to wait for the disk."""
-
-    __slots__ = ("_counters",)
-
-    def __init__(
-        self, disk: Disk, on_failed: Callable[[StorageFailed], None], counters: Counters
-    ) -> None:
-        """As a `Syncer`; `counters` get the durations."""
-        super().__init__(disk, on_failed)
-        self._counters = counters
-
-    def submit(
-        self, lane: Lane, work: Callable[[], None], done: Callable[[OSError | None], None]
-    ) -> None:
-        """As in a `Syncer`, measured where clients wait."""
-        if lane is not Lane.COMMIT:
-            super().submit(lane, work, done)
-            return
-        took_s = 0.0
-
-        def measured() -> None:
-            nonlocal took_s
-            began = time.perf_counter()
-            work()
-            took_s = time.perf_counter() - began
-
-        def finished(error: OSError | None) -> None:
-            self._counters.synced(took_s)  # in the loop: counters belong to its thread
-            done(error)
-
-        super().submit(lane, measured, finished)
-
-
-def _same(link: Link) -> Link:
-    return link
 
 
 def current_config_path(root: Path) -> Path:

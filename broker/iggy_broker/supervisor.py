@@ -24,7 +24,7 @@ import msgspec
 
 from iggy_broker import config as configuration
 from iggy_broker import logs
-from iggy_broker.clock import SystemClock
+from iggy_broker.clock import Clock, SystemClock
 from iggy_broker.config import Config
 from iggy_broker.cores import usable_cores
 from iggy_broker.heap import return_large_blocks
@@ -34,7 +34,7 @@ from iggy_broker.metadata.model import State
 from iggy_broker.metrics import SharedCounters
 from iggy_broker.net.listener import ListenError, bind_all
 from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard
-from iggy_broker.storage.disk import RealDisk
+from iggy_broker.storage.disk import Disk, RealDisk
 from iggy_broker.storage.format_version import FormatVersionError, check_format
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
@@ -72,7 +72,7 @@ def supervise(config: Config) -> int:
     return_large_blocks()
     lock = _lock(config.system.path)
     current_config_path(config.system.path).unlink(missing_ok=True)
-    state, log = _recover(config, RealDisk())
+    state, log = recover(config, RealDisk(), SystemClock())
     shards_count = config.shards_count(usable_cores())
     counters = SharedCounters(shards_count)
     broker = _Broker(config, shards_count, counters, lock, {})
@@ -100,10 +100,11 @@ def _lock(root: Path) -> DirectoryLock:
             time.sleep(_LOCK_STEP_S)
 
 
-def _recover(config: Config, disk: RealDisk) -> tuple[State, Journal]:
+def recover(config: Config, disk: Disk, clock: Clock) -> tuple[State, Journal]:
+    """What is done once, before there are shards: the metadata and its journal."""
     check_format(disk, str(config.system.path))
     remove_leftovers(disk, str(config.system.path))
-    opened = recovery.open_metadata(config, disk=disk, clock=SystemClock(), warn=logger.warning)
+    opened = recovery.open_metadata(config, disk=disk, clock=clock, warn=logger.warning)
     for note in opened.notes:
         logger.warning("= %s", note)
     if opened.first_password is not None:

@@ -14,7 +14,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from iggy_broker.storage.partition import FileRange
 
@@ -50,6 +50,31 @@ class HeldRange:
 _Waiting = memoryview | HeldRange
 
 
+class Direct(Protocol):
+    """What is written to without the transport: a socket, or what a transport has in its place."""
+
+    def send(self, data: bytes | bytearray | memoryview, flags: int = 0, /) -> int:
+        """How many bytes were taken. BlockingIOError if none could be."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor, for `sendfile`."""
+        ...
+
+    def detach(self) -> int:
+        """Use it no more; the transport closes it."""
+        ...
+
+
+def _direct(transport: asyncio.Transport) -> Direct:
+    given: Direct | None = transport.get_extra_info("direct")  # transports that have no socket
+    if given is not None:
+        return given
+    sock = transport.get_extra_info("socket")
+    # A second object on the same descriptor; `close` detaches it, so it never closes anything.
+    return socket.socket(sock.family, sock.type, sock.proto, sock.fileno())
+
+
 class Outbox:
     """The writing half of one socket."""
 
@@ -59,10 +84,8 @@ class Outbox:
         """Take over the writing half of a connected transport."""
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
-        sock = transport.get_extra_info("socket")
-        self._descriptor: int = sock.fileno()
-        # A second object on the same descriptor; `close` detaches it, so it never closes anything.
-        self._socket = socket.socket(sock.family, sock.type, sock.proto, self._descriptor)
+        self._socket = _direct(transport)
+        self._descriptor: int = self._socket.fileno()
         self._waiting: list[_Waiting] = []  # short, and an empty one is small: clients are many
         self.clogged = False  # the transport has bytes queued
         self.queued_bytes = 0  # waiting here, not counting what the transport has
@@ -118,9 +141,11 @@ class Outbox:
     # -- inside --------------------------------------------------------------------------------
 
     def _wait(self, part: Part) -> None:
-        if isinstance(part, FileRange):
+        if isinstance(part, FileRange) and part.file.fileno() >= 0:
             self._waiting.append(HeldRange(part))
             self.queued_bytes += part.size_bytes
+        elif isinstance(part, FileRange):
+            self._wait(part.read())
         else:
             self._waiting.append(memoryview(bytes(part)))
             self.queued_bytes += len(part)
@@ -140,6 +165,9 @@ class Outbox:
             self._push()
 
     def _send_range(self, part: FileRange) -> None:
+        if part.file.fileno() < 0:  # the disk is none of the operating system's
+            self._send_bytes(part.read(), more=False)
+            return
         try:
             left = self._sendfile(part.file.fileno(), part.position, part.size_bytes)
         except OSError:

@@ -1,7 +1,7 @@
 """A clean stop of many partitions: their syncs side by side, since a disk takes many as one."""
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
 
 from iggy_broker.storage.disk import Disk, StorageFailed
@@ -11,19 +11,24 @@ from iggy_broker.storage.syncer import SyncWork
 SYNCS_AT_ONCE = 32  # threads, and partitions whose files are held open meanwhile
 
 
-def close_all(partitions: Iterable[Partition], disk: Disk) -> None:
-    """Close each as `Partition.close` does. StorageFailed if a sync fails; the rest stays open."""
+def close_all(
+    partitions: Iterable[Partition],
+    disk: Disk,
+    threads: Callable[[int], Executor] = ThreadPoolExecutor,
+) -> None:
+    """Close each as `Partition.close` does. StorageFailed if a sync fails; the rest stays open.
+
+    `threads` makes an executor of so many.
+    """
     left = iter(partitions)
-    with ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="close") as pool:
+    with threads(SYNCS_AT_ONCE) as pool:
         while some := list(islice(left, SYNCS_AT_ONCE)):
             _sync_side_by_side(some, disk, pool)
             for partition in some:
                 partition.close()
 
 
-def _sync_side_by_side(
-    partitions: Sequence[Partition], disk: Disk, pool: ThreadPoolExecutor
-) -> None:
+def _sync_side_by_side(partitions: Sequence[Partition], disk: Disk, pool: Executor) -> None:
     works = [(partition, partition.begin_sync(checkpoint=True)) for partition in partitions]
 
     def run(work: SyncWork | None) -> OSError | None:
