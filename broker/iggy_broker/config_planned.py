@@ -26,7 +26,7 @@ _NAMES: Final[dict[str, str]] = {
     "websocket": "enabled address read_buffer_size write_buffer_size max_write_buffer_size "
     "max_message_size max_frame_size accept_unmasked_frames",
     "websocket.tls": _TLS,
-    "consumer_group": "rebalancing_timeout rebalancing_check_interval",
+    "consumer_group": "rebalancing_check_interval",
     "telemetry": "enabled service_name",
     "telemetry.logs": "transport endpoint",
     "telemetry.traces": "transport endpoint",

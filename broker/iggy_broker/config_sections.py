@@ -234,6 +234,21 @@ class Heartbeat(Section, frozen=True):
     ] = 30 * SECOND_US
 
 
+class ConsumerGroups(Section, frozen=True):
+    """How partitions move between the members of a group."""
+
+    rebalancing_timeout_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "How long a partition waits for its owner to commit what it has polled before it goes "
+            "to the next owner anyway, who then reads those messages again.",
+            name="rebalancing_timeout",
+            show=values.show_duration,
+        ),
+    ] = 30 * SECOND_US
+
+
 class TokenCleaner(Section, frozen=True):
     """The removal of expired tokens."""
 
@@ -302,6 +317,7 @@ class Config(Section, frozen=True):
     message_bus: MessageBus = MessageBus()
     metadata: Metadata = Metadata()
     heartbeat: Heartbeat = Heartbeat()
+    consumer_group: ConsumerGroups = ConsumerGroups()
     personal_access_token: PersonalAccessTokens = PersonalAccessTokens()
     system: System = System()
     root: Root = Root()

@@ -40,6 +40,7 @@ from iggy_broker.surroundings import Surroundings
 logger = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 70  # a shard died of a failed sync, a lost neighbour or a bug
+TRIM_CHECK_S: Final = 1.0  # segments that waited for their last reader go then
 _STOP_STEP_S: Final = 0.01  # how often a stopping shard looks whether all is answered
 
 
@@ -135,6 +136,7 @@ class Shard:
             started_at_us=plan.started_at_us,
             tcp_port=plan.tcp_port,
         )
+        self._look_after_groups(host, services)
         landing = Landing()
         edge = self._edge(services, landing, links)
         await self._connect(links, ShardOwner(services), landing)
@@ -159,6 +161,7 @@ class Shard:
             journal=plan.journal,
             links=links,
             clock=self._around.clock,
+            in_flight=plan.table.in_flight,
         )
         self._keep(writer.run())
         self._parts.callback(plan.journal.close)
@@ -202,6 +205,35 @@ class Shard:
         if saver.enabled and saver.enforce_fsync:
             interval_ms = max(1, saver.interval_us // 1000)
             self._keep(run_saver(lambda: list(host.open.values()), interval_ms=interval_ms))
+
+    def _look_after_groups(self, host: OwnedPartitions, services: Services) -> None:
+        host.on_released = services.members.release
+        self._parts.callback(services.members.close)
+        self._keep(self._trim(host))
+        if self._plan.shard_id == 0:
+            timeout_us = self._plan.config.consumer_group.rebalancing_timeout_us
+            self._keep(services.members.run_timeouts(timeout_us))
+
+    async def _trim(self, host: OwnedPartitions) -> None:
+        while True:
+            await asyncio.sleep(TRIM_CHECK_S)
+            host.trim()
+
+    async def _publish(self) -> None:
+        while True:
+            await asyncio.sleep(PUBLISH_INTERVAL_S)
+            self._counters.publish()
+
+    async def _close_stalled(self, edge: Edge) -> None:
+        while True:
+            await asyncio.sleep(STALL_CHECK_S)
+            edge.close_stalled()
+
+    async def _listen_for_heartbeats(self, edge: Edge) -> None:
+        step_s = self._plan.config.heartbeat.interval_us / 1_000_000 * HEARTBEAT_STEP
+        while True:
+            await asyncio.sleep(step_s)
+            edge.send_away_silent()
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` as long as the shard lives; what it raises stops the shard."""

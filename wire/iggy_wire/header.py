@@ -27,6 +27,8 @@ _REPLY: Final = Struct("<32x16sIIIBB66x16s16s16sQQQQB7xI36x")
 # ... | client, version, version_min, reason
 _EVICTION: Final = Struct("<32x16sIIIBB66x16sII103xB")
 _SIZE: Final = Struct("<48xI8xB")
+_SESSION: Final = Struct("<Q")
+_SESSION_AT_BYTES: Final = 184  # of the session number in a request header
 
 
 class EvictionReason(IntEnum):
@@ -72,6 +74,17 @@ def frame_bytes(header: Buffer, at: int = 0) -> int:
     """Length of the frame whose header starts at `at`, header and body, as it says: unchecked."""
     size: int = _SIZE.unpack_from(header, at)[0]
     return size
+
+
+def stamp_session(frame: memoryview, session: int) -> None:
+    """Write the session number into a request frame, in place."""
+    _SESSION.pack_into(frame, _SESSION_AT_BYTES, session)
+
+
+def stamped(frame: bytes, session: int) -> bytes:
+    """A copy of a request frame with this session number."""
+    rest = _SESSION_AT_BYTES + _SESSION.size
+    return frame[:_SESSION_AT_BYTES] + _SESSION.pack(session) + frame[rest:]
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):

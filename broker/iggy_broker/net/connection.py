@@ -33,7 +33,7 @@ from iggy_broker.net.targets import (
 )
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode, WireError
-from iggy_wire.header import HEADER_BYTES, ZERO_16, RequestHeader
+from iggy_wire.header import HEADER_BYTES, ZERO_16, RequestHeader, stamp_session
 from iggy_wire.primitives import Identifier
 from iggy_wire.requests import PollMessages, SendMessages
 
@@ -272,6 +272,7 @@ class Connection(Intake):
         try:
             read, tail = self._read_target(frame)
             if read.target is not None and read.target.partition is None:
+                stamp_session(frame, self.session.number)  # the owner checks members, too
                 return self._forward(read.target, frame)
             parts = messages.poll(self._services, read, tail, header)
             self._foreign_owner = -1
@@ -298,7 +299,7 @@ class Connection(Intake):
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
         self._check_access(Command.POLL_MESSAGES, request.stream, request.topic)
-        read = poll_target(self._services, request)
+        read = poll_target(self._services, request, self.session.number)
         if request.encode() == body:  # else bytes follow, and the tail is not where we look
             if len(self._reads) >= TARGETS_MAX:
                 self._reads.clear()

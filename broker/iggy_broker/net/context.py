@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from iggy_broker.errors import Deny
+from iggy_broker.net.members import Members
 from iggy_broker.net.passwords import Passwords
 from iggy_wire.errors import ErrorCode
 
@@ -101,6 +102,11 @@ class Services:
     rotations: dict[tuple[int, int], int] = field(default_factory=dict)  # round robin, by topic
     passwords: Passwords = field(default_factory=Passwords)
     clients: ClientTable = field(default_factory=NoClients)
+    members: Members = field(init=False)  # of consumer groups
+
+    def __post_init__(self) -> None:
+        """What works with the metadata only."""
+        self.members = Members(self.replica)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,8 @@ class Edge:
         self.clients = Clients(self, links)
         services.clients = self.clients
         # For the groups: a session number is over, or goes on as another one.
-        self.on_session_ended: Callable[[int], None] = lambda number: None
-        self.on_session_moved: Callable[[int, int], Awaitable[None]] = _nothing
+        self.on_session_ended: Callable[[int], None] = services.members.end_session
+        self.on_session_moved: Callable[[int, int], Awaitable[None]] = services.members.move_session
         self._last_session_us = 0
         self._background: set[asyncio.Task[object]] = set()
         self.tasks: set[asyncio.Task[bytes]] = set()  # requests that run as coroutines
@@ -205,7 +205,3 @@ class Edge:
             counters.evictions_total += 1
         else:
             counters.refusals_total += 1
-
-
-async def _nothing(before: int, after: int) -> None:
-    """No groups care for the session that moved."""

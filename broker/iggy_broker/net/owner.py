@@ -94,7 +94,7 @@ class ShardOwner:
             request = PollMessages.decode(frame[HEADER_BYTES:])
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
-        read = poll_target(self._services, request)
+        read = poll_target(self._services, request, header.session)
         tail = (request.strategy, request.count, request.auto_commit)
         parts = messages.poll(self._services, read, tail, header)
         durable = messages.commit_wait(read, tail)
@@ -104,7 +104,7 @@ class ShardOwner:
         row = PARTITION_COMMANDS[dispatch.command_of(context.header)]
         try:
             request = row.request.decode(frame[HEADER_BYTES:])
-            return dispatch.reply(context, await row.serve(self._services, target, request))
+            return dispatch.reply(context, await row.serve(context, target, request))
         except Reject as refusal:
             return dispatch.refuse(context, refusal)
 

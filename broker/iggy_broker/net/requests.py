@@ -13,7 +13,7 @@ from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS, PartitionComman
 from iggy_broker.net.login import log_in
 from iggy_wire.codes import Operation, is_metadata
 from iggy_wire.errors import ErrorCode, WireError
-from iggy_wire.header import HEADER_BYTES, ReplyHeader, RequestHeader
+from iggy_wire.header import HEADER_BYTES, ReplyHeader, RequestHeader, stamped
 from iggy_wire.results import split_result
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ async def serve_request(
     if header.operation == Operation.REGISTER:
         return await log_in(edge, connection, header, frame[HEADER_BYTES:])
     if header.operation == Operation.LOGOUT:
+        number = session.number
         edge.end_session(connection)
+        await edge.services.members.session_ended(number)
         return dispatch.reply(context, DONE)
     if not is_metadata(header.operation):
         return await _serve_once(edge, context, frame)
@@ -85,8 +87,8 @@ async def _serve_partition(
     if target is None:
         return dispatch.reply(context, DONE)
     if target.partition is not None:
-        return dispatch.reply(context, await row.serve(edge.services, target, request))
-    return await forwarded(edge, target, frame)
+        return dispatch.reply(context, await row.serve(context, target, request))
+    return await forwarded(edge, target, stamped(frame, context.session.number))
 
 
 async def forwarded(edge: Edge, target: Target, frame: bytes) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from iggy_broker.errors import Reject
+from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import Reference, State, Stream, Topic
 from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.net.context import Services
@@ -73,6 +74,7 @@ class ReadTarget:
 
     target: Target | None
     key: ConsumerKey | None
+    session: int = 0  # of the member, if a group reads
 
     @property
     def partition(self) -> Partition | None:
@@ -81,6 +83,7 @@ class ReadTarget:
 
 
 NOT_OWNED: Final = ReadTarget(None, None)
+NOT_NAMED: Final = ReadTarget(None, None)  # a group must name the partition
 
 
 def target_of(services: Services, stream: Stream, topic: Topic, partition_id: int) -> Target:
@@ -147,9 +150,35 @@ def consumer_key(state: State, consumer: Consumer, target: Target) -> ConsumerKe
     return None if group is None else ConsumerKey(ConsumerKind.GROUP, group.id)
 
 
-def poll_target(services: Services, request: PollMessages) -> ReadTarget:
+def poll_target(services: Services, request: PollMessages, session: int) -> ReadTarget:
     """What a poll names; STREAM_ID_, TOPIC_ID_ or PARTITION_NOT_FOUND, for groups `NOT_OWNED`."""
     if request.consumer.kind is ConsumerKind.GROUP:
-        return NOT_OWNED  # nobody can be a member of a group yet
+        return _group_target(services, request, session)
     target = read_target(services, request.stream.value, request.topic.value, request.partition_id)
     return ReadTarget(target, ConsumerKey(ConsumerKind.CONSUMER, request.consumer.number))
+
+
+def group_place(state: State, consumer: Consumer, target: Target) -> GroupPlace | None:
+    """Which group of the target's topic is meant; None if there is none, or a plain consumer."""
+    if consumer.kind is not ConsumerKind.GROUP:
+        return None
+    topic = state.streams[target.stream_id].topics[target.topic_id]
+    group = topic.find_group(consumer.id.value)
+    return None if group is None else GroupPlace(target.stream_id, target.topic_id, group.id)
+
+
+def _group_target(services: Services, request: PollMessages, session: int) -> ReadTarget:
+    """Only what this session may read as a member: no more is said about what is missing."""
+    if request.partition_id is None:
+        return NOT_NAMED
+    state = services.replica.state
+    found = state.find_topic(request.stream.value, request.topic.value)
+    if found is None or not 0 <= request.partition_id < len(found[1].partitions):
+        return NOT_OWNED
+    target = target_of(services, *found, request.partition_id)
+    place = group_place(state, request.consumer, target)
+    if place is None:
+        return NOT_OWNED
+    if not state.memberships.of_group(place).may_read(session, request.partition_id):
+        return NOT_OWNED
+    return ReadTarget(target, ConsumerKey(ConsumerKind.GROUP, place.group_id), session)

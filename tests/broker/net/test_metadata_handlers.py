@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,7 @@ def with_broker(root: Path, work: Callable[[Caller], Awaitable[None]], **environ
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-            host.close()
+            host.close(ThreadPoolExecutor)
             opened.journal.close()
 
     asyncio.run(main())

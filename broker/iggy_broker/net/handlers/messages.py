@@ -15,7 +15,7 @@ from typing import Final
 from iggy_broker.errors import Reject
 from iggy_broker.net.context import Services
 from iggy_broker.net.outbox import Part
-from iggy_broker.net.targets import ReadTarget, Target
+from iggy_broker.net.targets import NOT_NAMED, ReadTarget, Target
 from iggy_broker.storage.partition import FileRange, Partition
 from iggy_wire.codes import FrameKind, Operation
 from iggy_wire.errors import ErrorCode
@@ -89,7 +89,8 @@ def poll(services: Services, read: ReadTarget, tail: PollTail, header: RequestHe
     commit = services.replica.state.op
     target, partition = read.target, read.partition
     if read.key is None:
-        return [poll_head(header, commit, (PARTITION_NOT_OWNED, 0, 0), 0)]
+        named = 0 if read is NOT_NAMED else PARTITION_NOT_OWNED
+        return [poll_head(header, commit, (named, 0, 0), 0)]
     assert target is not None and partition is not None, "polls are served by the owner"
     strategy, count, auto_commit = tail
     polled = partition.poll(
@@ -99,6 +100,10 @@ def poll(services: Services, read: ReadTarget, tail: PollTail, header: RequestHe
         consumer=read.key,
         auto_commit=auto_commit,
     )
+    if read.session and polled.count:
+        stored = partition.offsets.get(read.key)
+        last_offset = polled.last_offset
+        partition.reads.polled(read.key.id, read.session, last_offset=last_offset, stored=stored)
     counters = services.counters
     counters.polls_total += 1
     counters.messages_sent_total += polled.count

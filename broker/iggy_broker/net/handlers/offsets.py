@@ -12,14 +12,21 @@ from struct import Struct
 from typing import Any, Final
 
 from iggy_broker.errors import Reject
-from iggy_broker.net.context import DONE, Answer, Services
-from iggy_broker.net.targets import Target, consumer_key, read_target
+from iggy_broker.metadata.memberships import GroupPlace
+from iggy_broker.net.context import DONE, Answer, Context, Services
+from iggy_broker.net.handlers.segments import delete_segments, resolve_segments
+from iggy_broker.net.targets import Target, consumer_key, group_place, read_target
 from iggy_broker.storage.partition import ConsumerKey, Partition
 from iggy_wire.codes import Command
 from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import AckLevel, Consumer, ConsumerKind
 from iggy_wire.request_base import Request
-from iggy_wire.requests import DeleteConsumerOffset, GetConsumerOffset, StoreConsumerOffset
+from iggy_wire.requests import (
+    DeleteConsumerOffset,
+    DeleteSegments,
+    GetConsumerOffset,
+    StoreConsumerOffset,
+)
 
 _OFFSET: Final = Struct("<IQQ")  # partition, current offset, stored offset
 
@@ -52,27 +59,32 @@ def resolve_read(services: Services, request: GetConsumerOffset) -> Target | Non
         raise
 
 
-async def store(services: Services, target: Target, request: StoreConsumerOffset) -> Answer:
+async def store(context: Context, target: Target, request: StoreConsumerOffset) -> Answer:
     """Remember an offset; lower than before is fine. INVALID_OFFSET beyond the end."""
     assert target.partition is not None, "offsets are served by the owner"
-    key = _write_key(services, target, request.consumer)
-    target.partition.store_offset(key, request.offset)
+    place = _group(context, target, request.consumer)
+    target.partition.store_offset(_key(place, request.consumer), request.offset)
+    if place is not None:
+        _committed(context, target, place)
     await _durable(target.partition, request.ack)
     return DONE
 
 
-async def delete(services: Services, target: Target, request: DeleteConsumerOffset) -> Answer:
+async def delete(context: Context, target: Target, request: DeleteConsumerOffset) -> Answer:
     """Forget an offset; CONSUMER_OFFSET_NOT_FOUND if none is stored."""
     assert target.partition is not None, "offsets are served by the owner"
-    target.partition.delete_offset(_write_key(services, target, request.consumer))
+    place = _group(context, target, request.consumer)
+    target.partition.delete_offset(_key(place, request.consumer))
+    if place is not None:
+        _committed(context, target, place)
     await _durable(target.partition, request.ack)
     return DONE
 
 
-async def get(services: Services, target: Target, request: GetConsumerOffset) -> Answer:
-    """Partition, current and stored offset; empty if nothing is stored."""
+async def get(context: Context, target: Target, request: GetConsumerOffset) -> Answer:
+    """Partition, current and stored offset; empty if nothing is stored. Of a group: to anybody."""
     assert target.partition is not None, "offsets are served by the owner"
-    key = consumer_key(services.replica.state, request.consumer, target)
+    key = consumer_key(context.services.replica.state, request.consumer, target)
     stored = None if key is None else target.partition.offsets.get(key)
     if stored is None:
         return DONE
@@ -86,12 +98,35 @@ async def _durable(partition: Partition, ack: AckLevel) -> None:
         await partition.wait_durable()
 
 
-def _write_key(services: Services, target: Target, consumer: Consumer) -> ConsumerKey:
-    # Only members may move a group's offset, and nobody can be a member yet.
-    key = consumer_key(services.replica.state, consumer, target)
-    if key is None or consumer.kind is ConsumerKind.GROUP:
-        raise Reject(ErrorCode.RESOURCE_NOT_FOUND, f"not a member of group {consumer.id}")
-    return key
+def _group(context: Context, target: Target, consumer: Consumer) -> GroupPlace | None:
+    """The group that the caller writes for as the owner of the partition; None if for itself."""
+    if consumer.kind is not ConsumerKind.GROUP:
+        return None
+    state = context.services.replica.state
+    place = group_place(state, consumer, target)
+    session = context.session.number
+    if place is None or not state.memberships.of_group(place).may_commit(
+        session, target.partition_id
+    ):
+        detail = f"partition {target.partition_id} is not this client's in group {consumer.id}"
+        raise Reject(ErrorCode.RESOURCE_NOT_FOUND, detail)
+    return place
+
+
+def _key(place: GroupPlace | None, consumer: Consumer) -> ConsumerKey:
+    if place is None:
+        return ConsumerKey(ConsumerKind.CONSUMER, consumer.number)
+    return ConsumerKey(ConsumerKind.GROUP, place.group_id)
+
+
+def _committed(context: Context, target: Target, place: GroupPlace) -> None:
+    """Tell what is in flight of the group's offset, and let the partition go if it waits for it."""
+    partition = target.partition
+    assert partition is not None, "offsets are served by the owner"
+    stored = partition.offsets.get(ConsumerKey(ConsumerKind.GROUP, place.group_id))
+    partition.reads.committed(place.group_id, stored)
+    if not partition.reads.is_busy(place.group_id):
+        context.services.members.committed(place, target.partition_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +135,12 @@ class PartitionCommand:
 
     request: type[Request]
     resolve: Callable[[Services, Any], Target | None]  # None: an empty success
-    serve: Callable[[Services, Target, Any], Awaitable[Answer]]
+    serve: Callable[[Context, Target, Any], Awaitable[Answer]]
 
 
 PARTITION_COMMANDS: Final[dict[int, PartitionCommand]] = {
     Command.STORE_CONSUMER_OFFSET: PartitionCommand(StoreConsumerOffset, resolve_write, store),
     Command.DELETE_CONSUMER_OFFSET: PartitionCommand(DeleteConsumerOffset, resolve_write, delete),
     Command.GET_CONSUMER_OFFSET: PartitionCommand(GetConsumerOffset, resolve_read, get),
+    Command.DELETE_SEGMENTS: PartitionCommand(DeleteSegments, resolve_segments, delete_segments),
 }
