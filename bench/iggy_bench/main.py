@@ -29,7 +29,7 @@ PARTS: dict[str, Part] = {
         folder, report, rounds=rounds
     ),
     "opening": lambda folder, report, rounds: starting.opening(
-        folder, report, rounds=max(1, rounds // 2)
+        folder, report, rounds=max(1, (rounds + 1) // 2)
     ),
     "memory": lambda folder, report, _rounds: starting.memory(folder, report),
     "official": lambda folder, report, _rounds: throughput.official_client(folder, report),

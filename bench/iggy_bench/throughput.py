@@ -18,6 +18,7 @@ from iggy_client import Client
 CLIENTS = 2
 BIG = Work(requests=700, messages=1_000, payload_bytes=1_000)
 OFFICIAL = Work(requests=300, messages=1_000, payload_bytes=1_000)
+WARM_FACTOR = 1.2  # headers, and what else the system uses meanwhile
 CPU_RATIO_MAX = 1.4  # the broker may cost this much more than a server that understands nothing
 
 
@@ -45,8 +46,9 @@ def _sample(cpu_s: float, done: list[Done], work: Work) -> Sample:
 def warm_page_cache(folder: Path, size_bytes: int) -> None:
     """Write and delete a file, so that what is measured finds memory that the machine has in hand.
 
-    A virtual machine gets memory from its host when it first touches it. That costs many times what
-    the broker does with it (3 s instead of 0.2 s a GB were seen), and whoever is first would pay.
+    A virtual machine gets memory from its host when it first touches it, and gives it back soon
+    after it was freed. That costs many times what the broker does with it (3 s instead of 0.2 s a
+    GB were seen). So this comes right before each run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     chunk = bytes(1 << 20)
@@ -68,7 +70,6 @@ def create_topics(server: Server, names: list[str], options: dict[str, str] | No
 def broker_against_bare(folder: Path, report: Report, *, rounds: int, shards: int) -> None:
     """Rows for sending and reading with `shards` processes on either side."""
     samples: dict[str, list[Sample]] = {}
-    warm_page_cache(folder, 2 * CLIENTS * BIG.payload_total_bytes)
     for number in range(rounds):
         pair: list[Callable[[], None]] = [
             lambda: _run_broker(folder / "broker", samples, shards),
@@ -125,7 +126,7 @@ def _run_broker(folder: Path, samples: dict[str, list[Sample]], shards: int) -> 
         names = [f"topic-{number}" for number in range(CLIENTS)]
         create_topics(server, names)
         targets = [Target(server.port, name, number) for number, name in enumerate(names)]
-        _both_ways(server, targets, samples)
+        _both_ways(server, targets, samples, folder)
 
 
 def _run_bare(folder: Path, samples: dict[str, list[Sample]], shards: int) -> None:
@@ -133,11 +134,14 @@ def _run_bare(folder: Path, samples: dict[str, list[Sample]], shards: int) -> No
         targets = [
             Target(server.port, f"topic-{number}", number, bare=True) for number in range(CLIENTS)
         ]
-        _both_ways(server, targets, samples)
+        _both_ways(server, targets, samples, folder)
 
 
-def _both_ways(server: Server, targets: list[Target], samples: dict[str, list[Sample]]) -> None:
+def _both_ways(
+    server: Server, targets: list[Target], samples: dict[str, list[Sample]], folder: Path
+) -> None:
     name = "bare" if targets[0].bare else "broker"
+    warm_page_cache(folder, int(WARM_FACTOR * CLIENTS * BIG.payload_total_bytes))
     for kind, role in (("send", produce), ("read", consume)):
         samples.setdefault(f"{name} {kind}", []).append(measure(server, role, targets, BIG))
 
