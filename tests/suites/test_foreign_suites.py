@@ -48,7 +48,7 @@ def test_every_failure_is_shown_with_its_reason() -> None:
     text = "\n".join(table.lines([known, unknown], {"rust": "cargo is not here"}))
 
     assert "s: known to fail, that is how it is (1):\n  b\n" in text
-    assert "s: FAILED b: it hurts" in text
+    assert "s: FAILED, it hurts (1):\n  b\n" in text
     assert "PASSED, take it out of known_failures.toml: a" in text
     assert "DID NOT RUN, is in known_failures.toml: gone" in text
     rows = [line.split() for line in text.splitlines()[-4:]]

@@ -8,6 +8,7 @@ from foreign_suites.results import Judged, Outcome
 
 _COLUMNS = ("suite", "passed", "failed", "skipped", "verdict")
 _DETAIL_MAX = 160
+_TESTS_SHOWN_MAX = 40
 
 
 def lines(judged: Sequence[Judged], left_out: Mapping[str, str]) -> Iterator[str]:
@@ -28,17 +29,24 @@ def _row(judged: Judged) -> tuple[str, ...]:
 
 
 def _failures(judged: Judged) -> Iterator[str]:
-    by_reason: dict[str, list[str]] = {}
-    for test, reason in judged.expected:
-        by_reason.setdefault(reason, []).append(test)
-    for reason, tests in by_reason.items():
-        yield f"{judged.suite}: known to fail, {reason} ({len(tests)}):"
-        yield from (f"  {test}" for test in tests)
-    for result in judged.unexpected:
-        yield f"{judged.suite}: FAILED {result.test}: {result.detail[:_DETAIL_MAX]}"
+    name = judged.suite
+    yield from _grouped(f"{name}: known to fail, ", judged.expected)
+    found = [(one.test, one.detail[:_DETAIL_MAX]) for one in judged.unexpected]
+    yield from _grouped(f"{name}: FAILED, ", found)
     for test in judged.surprises:
-        yield f"{judged.suite}: PASSED, take it out of known_failures.toml: {test}"
+        yield f"{name}: PASSED, take it out of known_failures.toml: {test}"
     for test in judged.stale:
-        yield f"{judged.suite}: DID NOT RUN, is in known_failures.toml: {test}"
+        yield f"{name}: DID NOT RUN, is in known_failures.toml: {test}"
     if not judged.results:
-        yield f"{judged.suite}: FAILED: no test ran"
+        yield f"{name}: FAILED, no test ran"
+
+
+def _grouped(title: str, tests: Sequence[tuple[str, str]]) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
+    for test, reason in tests:
+        by_reason.setdefault(reason, []).append(test)
+    for reason, names in by_reason.items():
+        yield f"{title}{reason} ({len(names)}):"
+        yield from (f"  {test}" for test in names[:_TESTS_SHOWN_MAX])
+        if len(names) > _TESTS_SHOWN_MAX:
+            yield f"  and {len(names) - _TESTS_SHOWN_MAX} more"
