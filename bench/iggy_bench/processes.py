@@ -81,6 +81,7 @@ class Server:
     port: int
     process: subprocess.Popen[bytes]
     started_s: float = 0.0  # from the start of the process until it was ready
+    started_cpu_s: float = 0.0  # what that took of the processors
     monitoring_port: int = 0
     log: Path = field(default=Path(os.devnull))
 
@@ -149,6 +150,7 @@ def start_broker(folder: Path, *, shards: int, settings: dict[str, str] | None =
     server = Server("broker", port, process, monitoring_port=monitoring_port, log=log)
     _wait(server, lambda: _is_ready(monitoring_port))
     server.started_s = time.monotonic() - began
+    server.started_cpu_s = server.cpu_s()
     return server
 
 

@@ -22,29 +22,34 @@ CONNECTIONS = 8
 
 def opening(folder: Path, report: Report, *, rounds: int) -> None:
     """Rows for a 2 GB log after a clean stop and after SIGKILL, beside an empty start."""
-    empty, clean, killed = [], [], []
+    empty: list[Start] = []
+    clean: list[Start] = []
+    killed: list[Start] = []
     for number in range(rounds):
         with start_broker(folder / "empty", shards=SHARDS) as server:
-            empty.append(server.started_s)
+            empty.append(_start_of(server))
         home = folder / "full"
         with start_broker(home, shards=SHARDS) as server:
             create_topics(server, ["log"])
             run_clients(produce, [Target(server.port, "log", 0)], LOG)
         os.sync()  # a disk that is busy writing would be measured, not the start
         with start_broker(home, shards=SHARDS) as server:
-            clean.append(server.started_s)
+            clean.append(_start_of(server))
             _check_end(server, LOG.requests * LOG.messages)
             run_clients(produce, [Target(server.port, "log", 0)], LOG)
             server.kill()
         os.sync()
         with start_broker(home, shards=SHARDS) as server:
-            killed.append(server.started_s)
+            killed.append(_start_of(server))
             _check_end(server, 2 * LOG.requests * LOG.messages)
         shutil.rmtree(folder, ignore_errors=True)
         progress(f"  round {number + 1} of {rounds}")
     report.samples["opening"] = [
-        {"empty_s": one, "clean_s": two, "killed_s": three}
-        for one, two, three in zip(empty, clean, killed, strict=True)
+        {f"{name}_{field}": value for name, start in kinds for field, value in start.items()}
+        for kinds in (
+            (("empty", one), ("clean", two), ("killed", three))
+            for one, two, three in zip(empty, clean, killed, strict=True)
+        )
     ]
     report.rows += [
         _opening_row("opening a 2 GB log after a clean stop", empty, clean),
@@ -52,16 +57,24 @@ def opening(folder: Path, report: Report, *, rounds: int) -> None:
     ]
 
 
-def _opening_row(what: str, empty: list[float], full: list[float]) -> Row:
-    beyond = middle([one - other for one, other in zip(full, empty, strict=True)])
+Start = dict[str, float]
+
+
+def _start_of(server: Server) -> Start:
+    return {"s": server.started_s, "cpu_s": server.started_cpu_s}
+
+
+def _opening_row(what: str, empty: list[Start], full: list[Start]) -> Row:
+    def of(starts: list[Start], name: str) -> float:
+        return middle([start[name] for start in starts])
+
     return Row(
         what=what,
-        ours=f"ready after {middle(full):.2f} s",
-        baseline=f"with no data {middle(empty):.2f} s",
-        ratio=middle([one / other for one, other in zip(full, empty, strict=True)]),
+        ours=f"ready after {of(full, 's'):.2f} s, CPU {of(full, 'cpu_s'):.2f} s",
+        baseline=f"with no data {of(empty, 's'):.2f} s, CPU {of(empty, 'cpu_s'):.2f} s",
+        ratio=middle([one["s"] / other["s"] for one, other in zip(full, empty, strict=True)]),
         aim=f"< {OPEN_S_MAX:.0f} s",
-        met=middle(full) < OPEN_S_MAX,
-        note=f"the log itself {max(beyond, 0.0):.2f} s",
+        met=of(full, "s") < OPEN_S_MAX,
     )
 
 
