@@ -116,14 +116,18 @@ class Context:
     services: Services
     session: Session  # user_id, client_number, address, transport
     header: RequestHeader
+    _user_id: int | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Whoever asked stays who asked, also when the session moves while the request runs."""
+        object.__setattr__(self, "_user_id", self.session.user_id)
 
     @property
     def user_id(self) -> int:
-        """Who asks. Deny with UNAUTHENTICATED when the session was ended meanwhile."""
-        user_id = self.session.user_id
-        if user_id is None:
-            raise Deny(ErrorCode.UNAUTHENTICATED, "the session ended while its request was served")
-        return user_id
+        """Who asks. Deny with UNAUTHENTICATED if that is nobody."""
+        if self._user_id is None:
+            raise Deny(ErrorCode.UNAUTHENTICATED, "log in first")
+        return self._user_id
 
 
 Handler = Callable[[Context, Any], Awaitable[Answer]]
