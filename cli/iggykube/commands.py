@@ -18,6 +18,7 @@ from iggykube.errors import LocalError
 from iggykube.local import Folders, LocalInstance, Ports, Snapshot, load_resources
 from iggykube.local import snapshot as snapshots
 from iggykube.local.folders import PORT_MAX
+from iggykube.local.leftovers import end_leftovers
 from iggykube.local.plan import reference_problems
 from iggykube.signals import Requests, stop_requests
 
@@ -175,7 +176,8 @@ def down(data: Path) -> None:
     folders = Folders.at(data)
     pid = folders.owner_pid()
     if pid is None:
-        raise LocalError(f"no instance runs in {folders.root}: nothing to stop")
+        _end_leftovers(folders)
+        return
     os.kill(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + DOWN_S_MAX
     while folders.owner_pid() == pid:
@@ -183,6 +185,18 @@ def down(data: Path) -> None:
             raise LocalError(f"process {pid} does not stop: end it with `kill -9 {pid}`")
         time.sleep(_DOWN_PAUSE_S)
     click.echo(f"stopped {folders.root}")
+
+
+def _end_leftovers(folders: Folders) -> None:
+    """An instance that was killed leaves its broker and sinks running."""
+    ended = []
+    if folders.run.is_dir():
+        with folders.lock():
+            ended = list(end_leftovers(folders))
+    if not ended:
+        raise LocalError(f"no instance runs in {folders.root}: nothing to stop")
+    for note in ended:
+        click.echo(note)
 
 
 @cli.command(short_help="Check files, start nothing.")

@@ -217,6 +217,25 @@ def test_what_a_killed_instance_left_is_ended_by_the_next(tmp_path: Path) -> Non
     assert re.fullmatch(r"ended process \d+, left over from an instance that was killed", notes[0])
 
 
+def test_what_a_killed_instance_left_is_ended_by_down(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(SHOP)
+    program, data = [sys.executable, "-m", "iggykube"], ["--data", str(tmp_path / "data")]
+    command = [*program, "up", "-f", str(path), "--port", "0", "--monitoring-port", "0", *data]
+    with subprocess.Popen([*command, "--output", "json"], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        killed.kill()
+
+    first = subprocess.run([*program, "down", *data], capture_output=True, text=True)
+    again = subprocess.run([*program, "down", *data], capture_output=True, text=True)
+
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "left over from an instance that was killed" in first.stdout
+    assert again.returncode == 1
+    assert "nothing to stop" in again.stderr
+
+
 def test_up_status_and_down_as_programs(tmp_path: Path) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(SHOP)

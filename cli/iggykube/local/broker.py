@@ -43,7 +43,8 @@ class BrokerProcess:
         return self._child.pid
 
     def check(self) -> None:
-        """Raises BrokerDied with the reason if it has ended."""
+        """Raises BrokerDied with the reason if it has ended. Keeps its log small."""
+        self._child.limit_log()
         if (code := self._child.exit_code) is not None:
             words = self._child.last_words() or f"exit code {code}"
             raise BrokerDied(f"the broker ended: {words} (log: {self._log})")

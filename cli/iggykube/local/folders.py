@@ -15,7 +15,7 @@ from iggykube.errors import LocalError
 
 ROOT_USERNAME: Final = "iggy"
 LOG_BYTES_MAX: Final = 16 << 20
-"""A log that is larger when its process starts is moved to `.1`, in place of an older one."""
+"""A log that grows larger is moved to `.1`, in place of an older one."""
 _PASSWORD_BYTES: Final = 24
 _LOCK_TRIES: Final = 10
 _LOCK_PAUSE_S: Final = 0.02

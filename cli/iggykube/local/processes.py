@@ -1,6 +1,7 @@
 """A child process with its log, its lines of output and an orderly end."""
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -28,9 +29,8 @@ class Child:
         reads_lines: bool = False,
     ) -> None:
         """Start it in `folder`. `reads_lines`: stdout comes to us; else it goes to the log too."""
-        if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
-            log.replace(log.with_name(log.name + ".1"))
         with log.open("ab") as file:
+            set_aside(log)
             self._process = subprocess.Popen(
                 command,
                 env=dict(environment),
@@ -74,6 +74,11 @@ class Child:
             self._pending = b""
         return [line for line in lines if line and len(line) <= LINE_BYTES_MAX]
 
+    def limit_log(self) -> None:
+        """Keep its log small. To be called now and then."""
+        if set_aside(self._log):
+            self._log_start = 0
+
     def terminate(self) -> None:
         """Ask it to finish."""
         if self._process.poll() is None:
@@ -98,11 +103,33 @@ class Child:
 
     def last_words(self) -> str:
         """The last line that this process wrote to its log, to say why it ended."""
+        if not self._log.exists():
+            return ""
         with self._log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(self._log_start, size - _TAIL_BYTES))
             text = file.read().decode(errors="replace").rstrip()
         return text.rpartition("\n")[2].strip()
+
+
+def set_aside(log: Path) -> bool:
+    """Move what is in a log to `.1` if it is too much; whether it was.
+
+    Its process keeps the file open and appends, so that is copied and emptied: a line written in
+    between is lost. So is the old content where the disk has no room for the copy.
+    """
+    try:
+        if log.stat().st_size <= LOG_BYTES_MAX:
+            return False
+    except FileNotFoundError:  # somebody has tidied up
+        return False
+    older = log.with_name(log.name + ".1")
+    try:
+        shutil.copyfile(log, older)
+    except OSError:
+        older.unlink(missing_ok=True)
+    os.truncate(log, 0)
+    return True
 
 
 def process_started_at(pid: int) -> str:

@@ -92,6 +92,7 @@ class SinkProcess:
     def pump(self, now_s: float) -> None:
         """Take in what happened since the last call; start again when it is time."""
         if self._child is not None:
+            self._child.limit_log()
             exit_code = self._child.exit_code  # before the lines: none can come after it
             for line in self._child.lines():
                 self._take(line)
