@@ -3,11 +3,13 @@
 from iggy_client.async_client import AsyncClient
 from iggy_client.client import Client, messages
 from iggy_client.errors import ClientError, LinkError, LinkTimeoutError, SessionLostError
+from iggy_client.keep_alive import KeptAlive
 
 __all__ = [
     "AsyncClient",
     "Client",
     "ClientError",
+    "KeptAlive",
     "LinkError",
     "LinkTimeoutError",
     "SessionLostError",

@@ -16,6 +16,7 @@ from iggy_client.access import AsyncAccessMethods
 from iggy_client.async_link import AsyncLink
 from iggy_client.calls import ConsumerLike, OptionsLike
 from iggy_client.errors import ClientError, LinkError, SessionLostError
+from iggy_client.membership import AsyncMembershipMethods
 from iggy_client.session import (
     RETRY_PAUSE_S,
     Call,
@@ -53,7 +54,7 @@ TIMEOUT_S = 30.0  # as other Iggy clients of protocol 0.11
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncAccessMethods):
+class AsyncClient(AsyncAccessMethods, AsyncMembershipMethods):
     """A connection to one Iggy server. Tasks may share it: they take turns.
 
     When the server ends the session (`SessionLostError`) or the link breaks (`LinkError`), the

@@ -26,6 +26,7 @@ from iggy_wire.replies import (
     Cluster,
     Confirmation,
     Group,
+    GroupAssignment,
     GroupDetails,
     Groups,
     Polled,
@@ -49,6 +50,7 @@ from iggy_wire.requests import (
     DeleteConsumerGroup,
     DeleteConsumerOffset,
     DeletePartitions,
+    DeleteSegments,
     DeleteStream,
     DeleteTopic,
     GetClusterMetadata,
@@ -61,12 +63,15 @@ from iggy_wire.requests import (
     GetStreams,
     GetTopic,
     GetTopics,
+    JoinConsumerGroup,
+    LeaveConsumerGroup,
     Ping,
     PollMessages,
     PurgeStream,
     PurgeTopic,
     SendMessages,
     StoreConsumerOffset,
+    SyncConsumerGroup,
     UpdateStream,
     UpdateTopic,
 )
@@ -283,3 +288,28 @@ def delete_group(
 ) -> Call[None]:
     """Remove a consumer group."""
     return _done(DeleteConsumerGroup(_id(stream), _id(topic), _id(group)))
+
+
+def join_group(stream: IdentifierLike, topic: IdentifierLike, group: IdentifierLike) -> Call[None]:
+    """Become a member."""
+    return _done(JoinConsumerGroup(_id(stream), _id(topic), _id(group)))
+
+
+def leave_group(stream: IdentifierLike, topic: IdentifierLike, group: IdentifierLike) -> Call[None]:
+    """Be no member any more."""
+    return _done(LeaveConsumerGroup(_id(stream), _id(topic), _id(group)))
+
+
+def sync_group(
+    stream: IdentifierLike, topic: IdentifierLike, group: IdentifierLike
+) -> Call[GroupAssignment | None]:
+    """What is this member's; None for those who are not members."""
+    request = SyncConsumerGroup(_id(stream), _id(topic), _id(group))
+    return Call(request, _maybe(GroupAssignment))
+
+
+def delete_segments(
+    stream: IdentifierLike, topic: IdentifierLike, partition_id: int, count: int
+) -> Call[None]:
+    """Remove the oldest closed segments."""
+    return _done(DeleteSegments(_id(stream), _id(topic), partition_id, count))

@@ -15,6 +15,7 @@ from iggy_client.access import AccessMethods
 from iggy_client.calls import ConsumerLike, OptionsLike
 from iggy_client.errors import ClientError, LinkError, SessionLostError
 from iggy_client.link import Link
+from iggy_client.membership import MembershipMethods
 from iggy_client.session import (
     RETRY_PAUSE_S,
     Call,
@@ -52,7 +53,7 @@ TIMEOUT_S = 30.0  # as other Iggy clients of protocol 0.11
 T = TypeVar("T")
 
 
-class Client(AccessMethods):
+class Client(AccessMethods, MembershipMethods):
     """A connection to one Iggy server. Not for use by two threads at a time.
 
     When the server ends the session (`SessionLostError`) or the link breaks (`LinkError`), the
