@@ -10,14 +10,31 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import CalledProcessError
+from typing import Protocol
 
-from foreign_suites import places, python_suite, table
+from foreign_suites import cli_suite, places, python_suite, rust_suite, table
 from foreign_suites.broker import PortTaken
-from foreign_suites.results import Judged, judge, known_failures
+from foreign_suites.results import Judged, Result, judge, known_failures
 
-SUITES = {suite.NAME: suite for suite in (python_suite,)}
+
+class Suite(Protocol):
+    """What a module of a suite has."""
+
+    NAME: str
+    TITLE: str
+
+    def missing(self) -> str | None:
+        """Why the suite cannot run here, or None."""
+
+    def run(self, folder: Path, known: Mapping[str, str], *, keyword: str | None) -> list[Result]:
+        """Run it against a fresh broker, with logs in `folder`; the tests known to fail help."""
+
+
+_ALL: tuple[Suite, ...] = (python_suite, rust_suite, cli_suite)
+SUITES = {suite.NAME: suite for suite in _ALL}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,14 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         try:
             judged.append(_run(SUITES[name], options.keyword))
-        except PortTaken as error:
+        except (PortTaken, CalledProcessError) as error:
             sys.stderr.write(f"interop: {error}\n")
             return 2
     sys.stdout.write("\n".join(("", *table.lines(judged, left_out), "")))
     return 0 if judged and all(one.is_good for one in judged) else 1
 
 
-def _run(suite: ModuleType, keyword: str | None) -> Judged:
+def _run(suite: Suite, keyword: str | None) -> Judged:
     folder = places.fresh_run(suite.NAME)
     sys.stdout.write(f"{suite.NAME}: {suite.TITLE}; logs in {folder}\n")
     sys.stdout.flush()
