@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foreign_suites import table
+from foreign_suites import cli_suite, rust_suite, table
 from foreign_suites.python_suite import _read
 from foreign_suites.results import Judged, Outcome, Result, judge, known_failures
 
@@ -55,6 +55,41 @@ def test_every_failure_is_shown_with_its_reason() -> None:
     assert rows[1] == ["s", "1", "1", "1", "as", "known"]
     assert rows[2] == ["s", "1", "1", "0", "NOT", "as", "known"]
     assert rows[3][-4:] == ["cargo", "is", "not", "here"]
+
+
+def test_steps_of_a_program_are_read_from_what_it_prints() -> None:
+    text = "noise\npassed login\nfailed poll: first: [], not one\n"
+
+    whole = list(rust_suite.read(text, "its process ended with 0"))
+    cut = list(rust_suite.read(text, "its process ended with 101"))
+
+    assert whole == [
+        Result("login", Outcome.PASSED),
+        Result("poll", Outcome.FAILED, "first: [], not one"),
+    ]
+    assert cut[2:] == [Result("the whole program", Outcome.FAILED, "its process ended with 101")]
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "text", "problem"),
+    [
+        (cli_suite.Step("s", "x", ("yes",)), 0, "oh yes", ""),
+        (cli_suite.Step("s", "x", ("yes",)), 0, "oh\nno", "'yes' is not in: oh no"),
+        (cli_suite.Step("s", "x"), 1, "error", "exit code 1: error"),
+        (cli_suite.Step("s", "x", is_refused=True), 1, "no", ""),
+        (cli_suite.Step("s", "x", is_refused=True), 0, "done", "exit code 0: done"),
+    ],
+)
+def test_a_command_is_judged_by_exit_code_and_text(
+    step: cli_suite.Step, code: int, text: str, problem: str
+) -> None:
+    assert cli_suite.problem(step, code, text) == problem
+
+
+def test_steps_have_different_names() -> None:
+    names = [step.name for step in cli_suite.STEPS]
+
+    assert len(set(names)) == len(names)
 
 
 def test_the_list_is_read_by_suite() -> None:

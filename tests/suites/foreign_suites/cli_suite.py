@@ -117,11 +117,11 @@ def _run(program: Path, folder: Path) -> Iterator[Result]:
         code, text = _command([str(program), *words], folder)
         if step.name == TOKEN_STEP:
             token = text.strip()
-        problem = _problem(step, code, text)
-        yield Result(step.name, Outcome.FAILED if problem else Outcome.PASSED, problem)
+        wrong = problem(step, code, text)
+        yield Result(step.name, Outcome.FAILED if wrong else Outcome.PASSED, wrong)
 
 
-def _problem(step: Step, code: int, text: str) -> str:
+def problem(step: Step, code: int, text: str) -> str:
     """What is wrong with the answer, or nothing."""
     shown = " ".join(text.split())
     if (code != 0) != step.is_refused:
