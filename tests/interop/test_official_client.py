@@ -304,13 +304,28 @@ def test_groups_are_made_listed_and_deleted(broker: BrokerProcess) -> None:
     with_client(broker, work)
 
 
-def test_joining_a_group_is_refused_by_name_of_the_error(broker: BrokerProcess) -> None:
+def test_a_group_is_joined_read_and_left(broker: BrokerProcess) -> None:
     async def work(client: IggyClient) -> None:
         stream = await make_topic(client)
         await client.create_consumer_group(stream, "t", "g")
-        with pytest.raises(RuntimeError, match=r"[Ff]eature"):
-            await client.join_consumer_group(stream, "t", "g")
-        await client.ping()
+        await client.join_consumer_group(stream, "t", "g")
+        for partition in range(PARTITIONS):
+            await send(client, stream, partition, [f"message {partition}"])
+        texts = set()
+        for _ in range(PARTITIONS):  # the only member's partitions, one after the other
+            found = await client.poll_messages(
+                stream,
+                "t",
+                consumer=Consumer.Group("g"),
+                polling_strategy=PollingStrategy.Next(),
+                count=10,
+                auto_commit=True,
+            )
+            texts |= {message.payload().decode() for message in found}
+        assert texts == {f"message {partition}" for partition in range(PARTITIONS)}
+        await client.leave_consumer_group(stream, "t", "g")
+        group = await client.get_consumer_group(stream, "t", "g")
+        assert group is not None and group.members_count == 0
 
     with_client(broker, work)
 
