@@ -33,10 +33,8 @@ pub fn expect_refused<T>(result: Result<T, IggyError>, code: IggyError) -> Outco
 
 /// A connected client that is not logged in.
 pub async fn connect(address: &str) -> Result<IggyClient, IggyError> {
-    let client = IggyClient::builder()
-        .with_tcp()
-        .with_server_address(address.to_string())
-        .build()?;
+    let client =
+        IggyClient::builder().with_tcp().with_server_address(address.to_string()).build()?;
     client.connect().await?;
     Ok(client)
 }

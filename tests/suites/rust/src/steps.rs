@@ -39,9 +39,7 @@ async fn poll_from(
     strategy: PollingStrategy,
     auto_commit: bool,
 ) -> Result<PolledMessages, IggyError> {
-    client
-        .poll_messages(&stream(), &topic(), Some(0), consumer, &strategy, 2, auto_commit)
-        .await
+    client.poll_messages(&stream(), &topic(), Some(0), consumer, &strategy, 2, auto_commit).await
 }
 
 pub async fn login(client: &IggyClient) -> Outcome {
@@ -90,10 +88,8 @@ pub async fn update(client: &IggyClient) -> Outcome {
     client.update_stream(&id(SECOND_STREAM), "renamed", &StreamUpdateOptions::default()).await?;
     expect(client.get_stream(&id("renamed")).await?.is_some(), "the new name is not there")?;
     client.delete_stream(&id("renamed")).await?;
-    let options = TopicUpdateOptions {
-        message_expiry: Some(IggyExpiry::NeverExpire),
-        ..Default::default()
-    };
+    let options =
+        TopicUpdateOptions { message_expiry: Some(IggyExpiry::NeverExpire), ..Default::default() };
     client.update_topic(&stream(), &topic(), "events", &options).await?;
     let found = client.get_topic(&stream(), &topic()).await?.ok_or("the topic is gone")?;
     expect(found.message_expiry == IggyExpiry::NeverExpire, "the expiry did not change")
@@ -113,7 +109,8 @@ pub async fn send(client: &IggyClient) -> Outcome {
     headers.insert(HeaderKey::try_from("kind")?, HeaderValue::try_from("probe")?);
     headers.insert(HeaderKey::try_from("number")?, HeaderValue::from(7_u64));
     let mut batch = messages(&["one", "two"]);
-    let third = IggyMessage::builder().id(3).payload("three".into()).user_headers(headers).build()?;
+    let third =
+        IggyMessage::builder().id(3).payload("three".into()).user_headers(headers).build()?;
     batch.push(third);
     let zero = Partitioning::partition_id(0);
     let sent = client.send_messages(&stream(), &topic(), &zero, &mut batch).await?;
@@ -128,8 +125,7 @@ pub async fn send(client: &IggyClient) -> Outcome {
 pub async fn send_by_key_and_in_turn(client: &IggyClient) -> Outcome {
     client.create_stream("probe-keys").await?;
     let keys = id("probe-keys");
-    let options =
-        TopicCreateOptions { partitions_count: Some(PARTITIONS), ..Default::default() };
+    let options = TopicCreateOptions { partitions_count: Some(PARTITIONS), ..Default::default() };
     client.create_topic(&keys, "events", &options).await?;
     let by_key = Partitioning::messages_key_str("customer-17")?;
     let mut used = BTreeSet::new();
