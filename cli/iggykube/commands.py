@@ -15,9 +15,8 @@ from iggy_operator.documents import Document
 from iggy_operator.resources import Resources, load
 from iggykube import view
 from iggykube.errors import LocalError
-from iggykube.local import Folders, LocalInstance, Ports, Snapshot, load_resources
+from iggykube.local import PORT_MAX, Folders, LocalInstance, Ports, Snapshot, load_resources
 from iggykube.local import snapshot as snapshots
-from iggykube.local.folders import PORT_MAX
 from iggykube.local.leftovers import end_leftovers
 from iggykube.local.plan import reference_problems
 from iggykube.signals import Requests, stop_requests

@@ -22,7 +22,7 @@ from flights_demo.sender import Login, Sender
 from iggy_operator.documents import DocumentErrors
 from iggy_operator.resources import Resources, Topic
 from iggykube.errors import CommandError, Stopped
-from iggykube.local import LocalInstance, Ports, SinkRow, load_resources
+from iggykube.local import PORT_MAX, LocalInstance, Ports, SinkRow, load_resources
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "docs" / "samples" / "flights.yaml"
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
             console.print("Stopped. The next run goes on from here.")
             return STOPPED_CODE
         except (CommandError, DocumentErrors, DemoFailed, ForeignData) as error:
-            console.print(f"[red]{error}[/red]", soft_wrap=True)
+            console.print(str(error), style="red", markup=False, soft_wrap=True)
             return 1
     return 0
 
@@ -94,10 +94,12 @@ def _run(console: Console, options: argparse.Namespace, stop: Stop) -> None:
     try:
         instance.start(should_stop=lambda: stop.is_set)
         for note in instance.notes:
-            console.print(f"  {note}", soft_wrap=True)
+            console.print(f"  {note}", markup=False, soft_wrap=True)
         console.print(f"  broker at {instance.address}, metrics at {_metrics(instance)}")
         sender = _carry(console, instance, goal, stop)
     finally:
+        if stop.is_set and not stop.at_once:
+            console.print("Stopping: the sink finishes its batch (Ctrl-C again: at once).")
         instance.stop(should_kill=lambda: stop.at_once)
     total = goal.flights.num_rows
     if sender.sent:
@@ -171,10 +173,11 @@ def _where(console: Console, instance: LocalInstance, goal: Goal) -> None:
 
 def _goal(resources: Resources, options: argparse.Namespace) -> Goal:
     topics = [topic for topic in resources.topics if topic.sinks]
-    if len(topics) != 1 or not topics[0].sinks:
-        raise DemoFailed(f"{options.file}: one topic with a sink is needed")
-    topic: Topic = topics[0]
-    stream = next(one for one in resources.streams if one.key == topic.stream)
+    streams = {stream.key: stream for stream in resources.streams}
+    topic: Topic | None = topics[0] if len(topics) == 1 else None
+    if topic is None or topic.sinks[0].type != "Files" or topic.stream not in streams:
+        raise DemoFailed(f"{options.file}: needs a stream and one topic whose first sink is Files")
+    stream = streams[topic.stream]
     sink = topic.sinks[0]
     return Goal(
         file=options.file,
@@ -215,8 +218,20 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--file", type=Path, default=SAMPLE, help="the resources")
     parser.add_argument("--data", type=Path, default=DATA, help="where everything lies")
     parser.add_argument(
-        "--rows", type=int, help=f"only so many flights, in steps of {SLICE_ROWS:,}"
+        "--rows", type=_rows, help=f"only so many flights, in steps of {SLICE_ROWS:,}"
     )
-    parser.add_argument("--port", type=int, default=8090, help="of the broker; 0 takes a free one")
-    parser.add_argument("--monitoring-port", type=int, default=9099, help="0 takes a free one")
+    parser.add_argument("--port", type=_port, default=8090, help="the broker's; 0 takes a free one")
+    parser.add_argument("--monitoring-port", type=_port, default=9099, help="0 takes a free one")
     return parser.parse_args(arguments)
+
+
+def _rows(text: str) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text} is no number of flights: give 1 or more")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text} is no port: give 0 to {PORT_MAX:,}")
+    return int(text)

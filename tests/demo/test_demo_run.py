@@ -68,7 +68,10 @@ def test_a_run_that_was_cut_short_is_completed_without_duplicates(tmp_path: Path
     interrupted.until(r"sink running")
     interrupted.process.send_signal(signal.SIGINT)
     assert interrupted.end() == 128 + signal.SIGINT
-    assert interrupted.lines[-1] == "Stopped. The next run goes on from here."
+    assert interrupted.lines[-2:] == [
+        "Stopping: the sink finishes its batch (Ctrl-C again: at once).",
+        "Stopped. The next run goes on from here.",
+    ]
     assert interrupted.warnings == []
 
     completed = Demo(tmp_path)

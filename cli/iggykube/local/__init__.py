@@ -7,11 +7,12 @@ with LocalInstance(Path(".iggykube"), resources) as instance:
         ...
 """
 
-from iggykube.local.folders import Folders, Ports
+from iggykube.local.folders import PORT_MAX, Folders, Ports
 from iggykube.local.instance import LocalInstance, load_resources
 from iggykube.local.snapshot import SinkRow, Snapshot, StreamRow, TopicRow
 
 __all__ = [
+    "PORT_MAX",
     "Folders",
     "LocalInstance",
     "Ports",
