@@ -12,7 +12,7 @@ KERNEL := $(wildcard setup.py wire/iggy_wire/*kernel*.py wire/iggy_wire/*.pyx wi
 
 # The environment belongs to one Python: another one rebuilds it. Steps leave a stamp and are done once.
 PYTHON_COMMAND := $(shell .ci/machine --python)
-PYTHON_TAG := $(shell $(PYTHON_COMMAND) -c 'import platform, sys; print("%d.%d" % sys.version_info[:2] + "-" + platform.machine())' 2>/dev/null)
+PYTHON_TAG := $(if $(PYTHON_COMMAND),$(shell $(PYTHON_COMMAND) -c 'import platform, sys; print("%d.%d" % sys.version_info[:2] + "-" + platform.machine())'))
 MADE := $(VENV)/.made-by-python-$(or $(PYTHON_TAG),missing)
 FILLED := $(VENV)/.filled
 INSTALLED := $(VENV)/.installed
