@@ -76,7 +76,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[byte
     folder: Path = tmp_path_factory.mktemp("played")
     exchanges = list(zip(frames("c2s"), frames("s2c"), strict=True))
     with (
-        running_broker(folder, settings={"IGGY_ROOT_PASSWORD": "iggy"}) as broker,
+        # One shard: the recorded client asks for the connection with the number 1.
+        running_broker(folder, shards=1, settings={"IGGY_ROOT_PASSWORD": "iggy"}) as broker,
         RawClient(broker.tcp_port) as client,
     ):
         played = []
