@@ -89,20 +89,18 @@ class Members:
         By the loop's clock: a wall clock that is set must hold nobody up.
         """
         timeout_s = timeout_us / 1_000_000
-        seen: dict[tuple[GroupPlace, Handover], float] = {}  # since when; as many as there wait
+        seen: dict[tuple[GroupPlace, int, int], float] = {}  # since when; as many as there wait
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(1.0, timeout_s / TIMEOUT_STEPS))
             now_s = loop.time()
-            waiting = [
-                (place, handover)
-                for place, assignment in self._replica.state.memberships.groups.items()
-                for handover in assignment.handovers
-            ]
-            seen = {one: seen.get(one, now_s) for one in waiting}
-            for place, handover in waiting:
-                if now_s - seen[place, handover] >= timeout_s:
-                    self.release(place, handover)
+            before, seen = seen, {}
+            for place, assignment in list(self._replica.state.memberships.groups.items()):
+                for waiting in assignment.handovers:
+                    key = (place, waiting.partition_id, waiting.since_us)
+                    seen[key] = before.get(key, now_s)
+                    if now_s - seen[key] >= timeout_s:
+                        self.release(place, waiting)
 
     def close(self) -> None:
         """The shard stops, and all memberships with it."""
