@@ -54,7 +54,7 @@ class ShardOwner:
                 header.operation == Operation.NON_REPLICATED
                 and header.code == Command.POLL_MESSAGES
             ):
-                return self._poll(header, frame)
+                return self._poll(target, header, frame)
         except Reject as refusal:
             return (dispatch.refuse(context, refusal),)
         return asyncio.ensure_future(self._serve_offsets(context, target, bytes(frame)))
@@ -88,13 +88,16 @@ class ShardOwner:
         return asyncio.ensure_future(_after(partition.wait_durable(), reply))
 
     def _poll(
-        self, header: RequestHeader, frame: memoryview
+        self, target: Target, header: RequestHeader, frame: memoryview
     ) -> Sequence[Part] | asyncio.Future[bytes]:
         try:
             request = PollMessages.decode(frame[HEADER_BYTES:])
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
         read = poll_target(self._services, request, header.session)
+        if read.target is not None and read.target.packed != target.packed:
+            # A rename met the frame on its way. The other shard permitted the first one only.
+            raise Deny(_gone(header), "another partition has this name by now")
         tail = (request.strategy, request.count, request.auto_commit)
         parts = messages.poll(self._services, read, tail, header)
         durable = messages.commit_wait(read, tail)
