@@ -12,8 +12,6 @@ from struct import Struct
 from typing import Final, cast
 
 from iggy_broker.errors import Reject
-from iggy_broker.metadata import access
-from iggy_broker.metadata.model import State
 from iggy_broker.net import dispatch
 from iggy_broker.net.context import Context
 from iggy_broker.net.edge import SILENT_STEPS_MAX, Edge
@@ -22,20 +20,12 @@ from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_o
 from iggy_broker.net.intake import Intake
 from iggy_broker.net.outbox import Outbox
 from iggy_broker.net.requests import serve_request
+from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.session import Session, deny
-from iggy_broker.net.targets import (
-    TARGETS_MAX,
-    ReadTarget,
-    Rotation,
-    Target,
-    poll_target,
-    send_target,
-)
+from iggy_broker.net.targets import Target
 from iggy_wire.codes import Command, Operation
-from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.errors import ErrorCode
 from iggy_wire.header import HEADER_BYTES, ZERO_16, RequestHeader, stamp_session
-from iggy_wire.primitives import Identifier
-from iggy_wire.requests import PollMessages, SendMessages
 
 PENDING_MAX: Final = 256  # sends of one connection whose answer waits; beyond, it is not read
 LOGIN_FRAME_BYTES_MAX: Final = 128 * 1024  # of a client that nobody knows yet
@@ -72,12 +62,10 @@ class Connection(Intake):
         "_foreign_run",
         "_out",
         "_pending",
-        "_reads",
-        "_sends",
         "_services",
         "_silent_steps",
-        "_state",
         "_stays_until_s",
+        "resolver",
         "session",
     )
     _header_bytes = HEADER_BYTES
@@ -89,15 +77,13 @@ class Connection(Intake):
         self._services = edge.services
         self._out: Outbox | None = None
         self._pending: list[Reply] = []  # short, and an empty one is small: clients are many
-        self._state: State | None = None  # the metadata that the two caches belong to
-        self._sends: dict[bytes, Target | Rotation] = {}
-        self._reads: dict[bytes, ReadTarget] = {}
         self._foreign_owner = -1  # the shard that owns the partitions of the last requests
         self._foreign_run = 0  # how many of them in a row, and their bytes
         self._foreign_bytes = 0
         self._silent_steps = 0  # of the heartbeat, since the last frame
         self._stays_until_s = 0.0 if session is None else edge.loop.time() + PAUSE_S
         self.session = session or Session(client_number=edge.next_number(), address="")
+        self.resolver = Resolver(self._services, self.session)
 
     # -- asyncio -------------------------------------------------------------------------------
 
@@ -204,12 +190,6 @@ class Connection(Intake):
             return self._poll(frame)
         return self._serve_slowly(frame)
 
-    def forget_targets(self) -> None:
-        """Resolve and permit every target anew: the metadata or the user is another one."""
-        self._state = self._services.replica.state
-        self._sends.clear()
-        self._reads.clear()
-
     # -- send ----------------------------------------------------------------------------------
 
     def _send(self, frame: memoryview, client: bytes, request: int) -> bool:
@@ -218,7 +198,7 @@ class Connection(Intake):
             return False
         try:
             start = messages.batch_start(frame)
-            target = self._send_target(frame, start)
+            target = self.resolver.send_target(frame, start)
             partition = target.partition
             if partition is None:
                 return self._forward(target, frame)
@@ -238,39 +218,12 @@ class Connection(Intake):
             self._answer(reply)
         return True
 
-    def _send_target(self, frame: memoryview, start: int) -> Target:
-        if self._state is not self._services.replica.state:
-            self.forget_targets()
-        key = frame[HEADER_BYTES + 4 : start - 4].tobytes()
-        target = self._sends.get(key)
-        if target is None:
-            target = self._resolve_send(frame, key)
-        return target if isinstance(target, Target) else target.next()
-
-    def _resolve_send(self, frame: memoryview, key: bytes) -> Target | Rotation:
-        try:
-            head = SendMessages.decode(frame[HEADER_BYTES:])
-        except WireError as malformed:
-            raise Reject(malformed.code, malformed.detail) from None
-        self._check_access(Command.SEND_MESSAGES, head.stream, head.topic)
-        target = send_target(self._services, head.stream, head.topic, head.partitioning)
-        if len(self._sends) >= TARGETS_MAX:
-            self._sends.clear()
-        self._sends[key] = target
-        return target
-
-    def _check_access(self, command: Command, stream: Identifier, topic: Identifier) -> None:
-        user_id = self.session.user_id
-        assert user_id is not None, "data is served to logged-in sessions only"
-        target = access.Target(stream.value, topic.value)
-        access.authorize(self._services.replica.state, user_id, command, target)
-
     # -- poll ----------------------------------------------------------------------------------
 
     def _poll(self, frame: memoryview) -> bool:
         header = RequestHeader.decode(frame)
         try:
-            read, tail = self._read_target(frame)
+            read, tail = self.resolver.read_target(frame)
             if read.target is not None and read.target.partition is None:
                 stamp_session(frame, self.session.number)  # the owner checks members, too
                 return self._forward(read.target, frame)
@@ -285,26 +238,6 @@ class Connection(Intake):
         elif self._out is not None:
             self._out.send_parts(parts)
         return True
-
-    def _read_target(self, frame: memoryview) -> tuple[ReadTarget, messages.PollTail]:
-        if self._state is not self._services.replica.state:
-            self.forget_targets()
-        key = frame[HEADER_BYTES : -messages.POLL_TAIL_BYTES].tobytes()
-        read = self._reads.get(key)
-        if read is not None:
-            return read, messages.poll_tail(frame)
-        body = bytes(frame[HEADER_BYTES:])
-        try:
-            request = PollMessages.decode(body)
-        except WireError as malformed:
-            raise Reject(malformed.code, malformed.detail) from None
-        self._check_access(Command.POLL_MESSAGES, request.stream, request.topic)
-        read = poll_target(self._services, request, self.session.number)
-        if request.encode() == body:  # else bytes follow, and the tail is not where we look
-            if len(self._reads) >= TARGETS_MAX:
-                self._reads.clear()
-            self._reads[key] = read
-        return read, (request.strategy, request.count, request.auto_commit)
 
     # -- the owner is another shard ------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class Edge:
         connection.session.bind(
             client=client, number=number, user_id=user.id, user_since_us=user.created_at_us
         )
-        connection.forget_targets()
+        connection.resolver.forget()
         self.by_client[client] = connection
         self.services.counters.sessions = len(self.by_client)
 
@@ -143,10 +143,12 @@ class Edge:
         return self._last_session_us * services.shards_count + services.shard_id
 
     def _arrived(self, connection: Connection) -> None:
-        if not self._may_go_on(connection.session):
+        session = connection.session
+        is_taken = session.client in self.by_client  # by a login while this was on its way
+        if is_taken or not self._may_go_on(session):
             self.end_session(connection)
             return
-        self.by_client[connection.session.client] = connection
+        self.by_client[session.client] = connection
         self.services.counters.sessions = len(self.by_client)
 
     def _may_go_on(self, session: Session) -> bool:
