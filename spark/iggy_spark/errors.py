@@ -69,6 +69,10 @@ class SinkError(IggySparkError):
     """The target of a sink cannot be written; the message names it."""
 
 
+class SparkNotStarted(IggySparkError):
+    """Java or Spark is missing or does not come up."""
+
+
 class Fenced(IggySparkError):
     """Another job holds the same checkpoint."""
 
@@ -87,6 +91,7 @@ _TYPES: dict[str, type[IggySparkError]] = {
         BadPayload,
         CorruptReply,
         SinkError,
+        SparkNotStarted,
         Fenced,
     )
 }

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
+
+from iggy_spark.errors import SparkNotStarted
 
 LOG_BYTES_MAX = 10 << 20  # of Spark's log; one older file is kept
 
@@ -69,6 +72,9 @@ def start(
     """Start Spark in this process's own JVM, on `cores` cores and a heap of `memory`.
 
     `logs` is an existing folder; what Java prints goes there too.
+
+    Raises:
+        SparkNotStarted: no Java, or one that is too old.
     """
     configuration = logs / "log4j2.properties"
     configuration.write_text(_LOG4J.format(folder=logs, size_bytes=LOG_BYTES_MAX), "utf-8")
@@ -86,8 +92,14 @@ def start(
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _output_to(logs / "java.log"):
-        return builder.getOrCreate()
+    try:
+        with _output_to(logs / "java.log"):
+            return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise SparkNotStarted(
+            "Spark did not start: is Java 17 or newer installed, and JAVA_HOME right? What it said "
+            f"is in {logs / 'java.log'} ({error})"
+        ) from error
 
 
 @contextmanager

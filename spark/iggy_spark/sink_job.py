@@ -14,7 +14,6 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -56,7 +55,7 @@ class Stop:
     def __init__(self, *, signals: bool) -> None:
         """`signals`: SIGTERM and SIGINT ask, once `install` was called."""
         self._signals = signals
-        self._asked = threading.Event()
+        self.asked = False
 
     def install(self) -> None:
         """Listen for signals. PySpark installs a handler of its own: call this again after."""
@@ -66,16 +65,8 @@ class Stop:
 
     def ask(self) -> None:
         """End the job after the running batch."""
-        self._asked.set()
-
-    @property
-    def asked(self) -> bool:
-        """True from the first request on."""
-        return self._asked.is_set()
-
-    def wait(self, seconds: float) -> None:
-        """Sleep, but not past the first request."""
-        self._asked.wait(seconds)
+        # A plain flag: a signal handler that takes a lock can wait for the code it interrupted.
+        self.asked = True
 
 
 class BatchWriter:
@@ -85,6 +76,7 @@ class BatchWriter:
         """`stop` is looked at before every batch."""
         self._sink, self._listener, self._stop = sink, listener, stop
         self.running = False
+        self.refused = False
         self.last_batch: int | None = None
         self.failure: IggySparkError | None = None
 
@@ -92,7 +84,8 @@ class BatchWriter:
         """Write one batch; collecting the frame is what makes the tasks run."""
         self.running = True
         try:
-            if self._stop.asked:
+            self.refused = self._stop.asked
+            if self.refused:
                 raise StopRequested("stopping: no further batch is begun")
             rows = frame.collect()
             results = [_written(json.loads(row["result"])) for row in rows]
@@ -252,9 +245,9 @@ class Job:
                 self._wait_for_commit(query, writer, spark_folder)
                 query.stop()
                 return
-            self._stop.wait(LOOK_S) if not self._stop.asked else time.sleep(LOOK_S)
+            time.sleep(LOOK_S)
         failure = query.exception()
-        if failure is None or self._stop.asked:
+        if failure is None or writer.refused:
             return
         if writer.failure is not None:
             raise writer.failure
@@ -330,6 +323,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if found is not None:
             return _failed(reporter, str(found), found.exit_code)
         return _failed(reporter, f"Spark: {_reason(str(error))}", errors.EXIT_FAILED)
+    except OSError as error:
+        return _failed(reporter, str(error), errors.EXIT_FAILED)
     return errors.EXIT_DONE
 
 

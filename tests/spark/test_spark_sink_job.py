@@ -307,6 +307,9 @@ def test_sigterm_finishes_the_batch_and_the_next_run_goes_on(
     assert 0 < sum(done.values()) < 800
     assert setup.rows() == every(p0=done[0], p1=done[1])
     assert {n: topic.stored("lake", n) for n in done} == {n: end - 1 for n, end in done.items()}
+    written = [path for path in setup.checkpoint.rglob("*") if path.is_file()]
+    assert any(path.name == "spark.log" for path in written)
+    assert [path for path in written if PASSWORD.encode() in path.read_bytes()] == []
     setup.value |= {"once": True}
     setup.value["sink"]["maxOffsetsPerTrigger"] = 500
     assert setup.run(spark)[-1]["lag"] == 0
@@ -321,6 +324,7 @@ def test_sigterm_finishes_the_batch_and_the_next_run_goes_on(
         ({"topic": "none"}, {}, 1, "topic 'none' in stream"),
         ({"checkpoint": "/proc/none"}, {}, 1, "checkpoint: /proc/none cannot be written"),
         ({"files": {"path": "/proc/lake"}}, {}, 1, "files.path: /proc/lake cannot be written"),
+        ({}, {"JAVA_HOME": "/none"}, 1, "Java 17 or newer"),
         ({"sink": {"type": "Kafka"}}, {}, 2, "sink.type: Kafka"),
         ({"colour": "red"}, {}, 2, "unknown field `colour`"),
     ],
