@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         return supervise(loaded.config)
+    except OSError as error:
+        return _explain(_named(error, loaded.config.system.path), EXIT_CANNOT_START)
     except CANNOT_START as error:
         return _explain(error, EXIT_CANNOT_START)
 
@@ -64,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"iggy-broker {__version__}")
     return parser
+
+
+def _named(error: OSError, root: Path) -> Exception:
+    """What the system refused, where, and the setting that decides it."""
+    where = error.filename or root
+    return OSError(f"{where}: {error.strerror or error}; the data directory is system.path, {root}")
 
 
 def _explain(error: Exception, code: int) -> int:

@@ -65,7 +65,7 @@ class MessageBus(Section, frozen=True):
     max_message_size_bytes: Annotated[
         int,
         Setting(
-            values.size,
+            values.frame_size,
             "Largest frame a client may send, header included; a larger one ends the connection. "
             "Official clients stop at 64 MiB.",
             name="max_message_size",

@@ -19,6 +19,8 @@ SECOND_US: Final = 1_000_000
 UNLIMITED: Final = (1 << 64) - 1  # Iggy protocol 0.11: never expires, has no size limit
 SERVER_DEFAULT: Final = 0  # Iggy protocol 0.11: the same as not given
 PORT_MAX: Final = 0xFFFF
+FRAME_BYTES_MIN: Final = 1 << 10  # a login must fit
+FRAME_BYTES_MAX: Final = 1 << 30
 EXPIRY_US_MAX: Final = ((1 << 32) - 1) * SECOND_US  # what the official clients can express
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?))?b?")
@@ -112,8 +114,8 @@ def choice(*words: str) -> Callable[[object], str]:
 def size(value: object) -> int:
     """Bytes: `1048576`, `512 MiB` (powers of 1024), `2 MB` (powers of 1000)."""
     if isinstance(value, int) and not isinstance(value, bool):
-        if value < 0:
-            raise ValueError("write a size of 0 bytes or more")
+        if not 0 <= value <= UNLIMITED:
+            raise ValueError("write a size from 0 bytes to below 16 EiB")
         return value
     found = _SIZE.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     if found is None:
@@ -126,6 +128,14 @@ def size(value: object) -> int:
     if scaled > UNLIMITED:
         raise ValueError("write a size below 16 EiB")
     return scaled
+
+
+def frame_size(value: object) -> int:
+    """The largest frame: more than its header, and no more than a shard should hold at once."""
+    size_bytes = size(value)
+    if not FRAME_BYTES_MIN <= size_bytes <= FRAME_BYTES_MAX:
+        raise ValueError("write a size from 1 KiB to 1 GiB")
+    return size_bytes
 
 
 def topic_size(value: object) -> int:

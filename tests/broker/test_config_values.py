@@ -28,10 +28,18 @@ def test_sizes(text: object, size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "1 PiB", "1,5 GB", "1 GiB x", "99999 TiB TiB",
-                                  "99999999999 TiB", True, 1.5, None, [], -1])  # fmt: skip
+                                  "99999999999 TiB", True, 1.5, None, [], -1, 1 << 64])  # fmt: skip
 def test_what_is_no_size(text: object) -> None:
     with pytest.raises(ValueError, match="write a size"):
         values.size(text)
+
+
+def test_a_frame_is_larger_than_its_header_and_fits_into_memory() -> None:
+    assert values.frame_size("1 KiB") == 1024
+    assert values.frame_size("1 GiB") == 1 << 30
+    for text in ("256 B", "0", "1025 MiB"):
+        with pytest.raises(ValueError, match="from 1 KiB to 1 GiB"):
+            values.frame_size(text)
 
 
 @pytest.mark.parametrize(

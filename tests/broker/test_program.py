@@ -1,0 +1,41 @@
+"""`iggy-broker` where it cannot start: one line that names what and where, and an exit code."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def ended(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """What a broker says that ends at once."""
+    any_port = "127.0.0.1:0"
+    environment = os.environ | {"IGGY_TCP_ADDRESS": any_port, "IGGY_MONITORING_ADDRESS": any_port}
+    return subprocess.run(
+        [sys.executable, "-m", "iggy_broker"],
+        cwd=folder,
+        env=environment | settings,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_data_directory_that_cannot_be_made_is_named_with_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    root = tmp_path / "file" / "data"
+
+    broker = ended(tmp_path, IGGY_SYSTEM_PATH=str(root))
+
+    assert broker.returncode == 1
+    assert broker.stderr == (
+        f"iggy-broker: {root}: Not a directory; the data directory is system.path, {root}\n"
+    )
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
+    broker = ended(tmp_path, IGGY_MESSAGE_BUS_MAX_MESSAGE_SIZE="256 B")
+
+    assert broker.returncode == 2
+    assert broker.stderr == (
+        "iggy-broker: IGGY_MESSAGE_BUS_MAX_MESSAGE_SIZE = '256 B': "
+        "write a size from 1 KiB to 1 GiB\n"
+    )
