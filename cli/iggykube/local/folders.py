@@ -137,7 +137,7 @@ class Folders:
         with (self.run / "lock").open("a+") as file:
             if not _locked(file):
                 owner = self.owner_pid()
-                fix = "stop it with `iggykube down`, or choose another with --data"
+                fix = f"stop it with `iggykube down --data {self.root}`, or choose another folder"
                 message = f"data directory {self.root} is in use by process {owner}: {fix}"
                 raise LocalError(message)
             file.truncate(0)
