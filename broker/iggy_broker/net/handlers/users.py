@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from iggy_broker.errors import Deny, Reject
 from iggy_broker.metadata import access, user_changes
 from iggy_broker.metadata import options as topic_options
-from iggy_broker.metadata.changes import AnyChange, Result
+from iggy_broker.metadata.changes import Result
 from iggy_broker.metadata.model import User
 from iggy_broker.net.context import Answer, Context, Row
 from iggy_broker.net.passwords import PASSWORD_BYTES, USERNAME_BYTES
@@ -15,6 +16,16 @@ from iggy_wire import replies, requests
 from iggy_wire.codes import Command
 from iggy_wire.errors import ErrorCode
 from iggy_wire.permissions import Permissions
+
+logger = logging.getLogger(__name__)
+
+UserChange = (
+    user_changes.CreateUser
+    | user_changes.UpdateUser
+    | user_changes.DeleteUser
+    | user_changes.SetPermissions
+    | user_changes.SetPassword
+)
 
 ACTIVE: Final = 1
 INACTIVE: Final = 2
@@ -96,6 +107,15 @@ COMMANDS: Final[dict[int, Row]] = {
 }
 
 
+_TOLD: Final[dict[type, str]] = {
+    user_changes.CreateUser: "user created",
+    user_changes.UpdateUser: "user updated",
+    user_changes.DeleteUser: "user deleted",
+    user_changes.SetPermissions: "permissions changed",
+    user_changes.SetPassword: "password changed",
+}
+
+
 def _check_name(name: str) -> None:
     length = len(name.encode())
     if length not in USERNAME_BYTES:
@@ -128,11 +148,15 @@ def _stored(permissions: Permissions | None) -> bytes:
     return stored
 
 
-async def _submit(context: Context, change: AnyChange) -> Result:
-    return await context.services.replica.submit(change, user_id=context.user_id)
+async def _submit(context: Context, change: UserChange) -> Result:
+    result = await context.services.replica.submit(change, user_id=context.user_id)
+    whom = change.name if isinstance(change, user_changes.CreateUser) else change.user
+    told = {"client": context.session.client_number, "user": context.user_id}
+    logger.info("= %s: %s", _TOLD[type(change)], whom, extra=told)
+    return result
 
 
-async def _change(context: Context, change: AnyChange) -> Answer:
+async def _change(context: Context, change: UserChange) -> Answer:
     result = await _submit(context, change)
     return Answer(op=result.op, timestamp_us=result.at_us)
 
