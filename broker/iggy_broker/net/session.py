@@ -49,7 +49,7 @@ class ReplyMemory:
         """Nothing seen yet, unless it comes from elsewhere."""
         self.highest = highest
         self.replies = replies or {}  # request → (checksum, reply), oldest first
-        self.busy = set(busy)  # requests that are being served
+        self.busy = frozenset(busy)  # requests that are being served; sessions are many
         self.heir: int | None = None  # the shard whose session took this over
 
     def recall(self, header: RequestHeader) -> bytes | ErrorCode | None:
@@ -69,12 +69,12 @@ class ReplyMemory:
     def begin(self, request: int) -> None:
         """A new request is being served; its retry must wait."""
         self.highest = max(self.highest, request)
-        self.busy.add(request)
+        self.busy |= {request}
 
     def keep(self, request: int, checksum: bytes, reply: bytes) -> None:
         """The reply to a request that is served, for its retries; the oldest is forgotten."""
         self.highest = max(self.highest, request)
-        self.busy.discard(request)
+        self.busy -= {request}
         self.replies[request] = (checksum, reply)
         while len(self.replies) > REPLIES_KEPT:
             del self.replies[next(iter(self.replies))]
