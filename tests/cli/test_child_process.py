@@ -89,3 +89,27 @@ def test_what_cannot_be_kept_aside_is_dropped(tmp_path: Path) -> None:
 
     assert log.read_bytes() == b""
     assert not (tmp_path / "child.log.1").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import os; os.kill(os.getpid(), 15)", "ended by SIGTERM"),
+        ("import os; os.kill(os.getpid(), 9)", "ended by SIGKILL; the system does that when"),
+        ("import sys; sys.exit('no such file: x')", "no such file: x"),
+        ("import sys; sys.exit(3)", "exit code 3"),
+        (
+            'import sys; sys.exit(\'{"level": "critical", "message": "shard 1 failed"}\')',
+            "shard 1 failed",
+        ),
+        ('import sys; sys.exit(\'{"level": "info", "message": "ready"}\')', "exit code 1"),
+    ],
+)
+def test_why_a_process_ended(tmp_path: Path, code: str, reason: str) -> None:
+    log = tmp_path / "child.log"
+    command = [sys.executable, "-c", code]
+    child = Child(command, environment=dict(os.environ), folder=tmp_path, log=log)
+    exit_code = child.wait(60)
+
+    assert exit_code is not None
+    assert child.reason(exit_code).startswith(reason)

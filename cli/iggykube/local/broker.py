@@ -46,8 +46,8 @@ class BrokerProcess:
         """Raises BrokerDied with the reason if it has ended. Keeps its log small."""
         self._child.limit_log()
         if (code := self._child.exit_code) is not None:
-            words = self._child.last_words() or f"exit code {code}"
-            raise BrokerDied(f"the broker ended: {words} (log: {self._log})")
+            reason = self._child.reason(code)
+            raise BrokerDied(f"the broker ended: {reason} (log: {self._log})")
 
     def wait_ready(self, should_stop: Callable[[], bool]) -> None:
         """Return when every shard serves. Raises BrokerDied, LocalError or Stopped."""

@@ -8,12 +8,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
+import msgspec
+
 from iggykube.local.folders import LOG_BYTES_MAX
 
 LINE_BYTES_MAX: Final = 1 << 16
 _READ_BYTES: Final = 1 << 16
 _TAIL_BYTES: Final = 1 << 14
+_GRAVE: Final = ("error", "critical")
 _DEAD_STATES: Final = "ZX"  # ended, but nobody has asked for its exit code
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A line of a broker's log, as far as it is read here."""
+
+    level: str = ""
+    message: str = ""
 
 
 class Child:
@@ -100,6 +110,19 @@ class Child:
         """Let go of its output once it has ended."""
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+    def reason(self, exit_code: int) -> str:
+        """Why it ended: the signal, or else what it said last if that was not in good order."""
+        if exit_code < 0:
+            name = signal.Signals(-exit_code).name
+            hint = "; the system does that when memory runs out" if name == "SIGKILL" else ""
+            return f"ended by {name}{hint}"
+        words = self.last_words()
+        try:
+            line = msgspec.json.decode(words, type=LogLine)
+        except msgspec.MsgspecError:
+            return words or f"exit code {exit_code}"
+        return line.message if line.level in _GRAVE else f"exit code {exit_code}"
 
     def last_words(self) -> str:
         """The last line that this process wrote to its log, to say why it ended."""

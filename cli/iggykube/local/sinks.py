@@ -127,7 +127,7 @@ class SinkProcess:
             self.state, self.reason = SinkState.RUNNING, ""
 
     def _ended(self, child: Child, exit_code: int, now_s: float) -> None:
-        words = self._error or child.last_words() or f"the job ended with code {exit_code}"
+        words = self._error or f"the job ended: {child.reason(exit_code)}"
         child.close()
         self._child = None
         if self._is_stopping:
