@@ -304,7 +304,7 @@ class PartitionLog:
             if self._active is None or self._active.size_bytes >= self._options.segment_bytes:
                 self._roll()
         except OSError as error:
-            raise _refused(self.folder, error) from error
+            raise self._refused(self.folder, error) from error
         assert self._active is not None, "made by _roll"
         self._index = self._active.index
         self._mark_dirty(self._active)
@@ -342,7 +342,16 @@ class PartitionLog:
             segment.file.truncate(segment.size_bytes)
         except OSError as second:
             return StorageFailed(f"{segment.path}: {error}; and it cannot be cut back: {second}")
-        return _refused(segment.path, error)
+        return self._refused(segment.path, error)
+
+    def _refused(self, path: str, error: OSError) -> Exception:
+        """What the caller gets. The log hears of it once, until something was written again."""
+        refused = _refusal(path, error)
+        kind = -(error.errno or 0)  # segments have theirs at 0 and above
+        if isinstance(refused, Reject) and self._told.get(kind) != self.next_offset:
+            self._told[kind] = self.next_offset
+            self.warn(f"sends are refused: {refused.detail}")
+        return refused
 
     def _read(self, segment: Segment, offset: int, end_offset: int, bytes_max: int) -> Stretch:
         if segment is not self._active:
@@ -370,7 +379,7 @@ def _last_timestamp_us(segment: Segment) -> int:
     return segment.last_timestamp_us
 
 
-def _refused(path: str, error: OSError) -> Exception:
+def _refusal(path: str, error: OSError) -> Exception:
     if error.errno in _FULL:
         return Reject(ErrorCode.CANNOT_APPEND_MESSAGE, f"{path}: no space left: {error}")
     if error.errno in (errno.EMFILE, errno.ENFILE):

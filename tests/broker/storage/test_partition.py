@@ -248,6 +248,9 @@ def test_a_full_disk_refuses_and_recovers_by_itself() -> None:
         with pytest.raises(Reject, match="no space left"):
             world.partition.append(memoryview(world.batch(1, 1000)))
         assert world.everything() == world.stored
+    assert len(world.warnings) == 1
+    assert "sends are refused" in world.warnings[0]
+    assert "no space left" in world.warnings[0]
     disk.capacity_bytes = None
 
     assert world.append(1, 1000) == 10
