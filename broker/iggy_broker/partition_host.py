@@ -84,13 +84,13 @@ class OwnedPartitions:
         """Forget what former owners were handed; tell which hand-overs need not wait."""
         for place in places:
             assignment = state.memberships.of_group(place)
+            owners = assignment.owners()
+            waiting = {one.partition_id: one for one in assignment.handovers}
             for partition in self._of_topic(state, place):
-                owner = assignment.owner(partition.partition_id)
-                session = None if owner is None else owner.session
-                partition.reads.owned_by(place.group_id, session)
-                waiting = assignment.handover(partition.partition_id)
-                if waiting is not None and not partition.reads.is_busy(place.group_id):
-                    self.on_released(place, waiting)
+                number = partition.partition_id
+                partition.reads.owned_by(place.group_id, owners.get(number))
+                if number in waiting and not partition.reads.is_busy(place.group_id):
+                    self.on_released(place, waiting[number])
 
     async def dissolve_group(self, state: State, place: GroupPlace) -> None:
         """Forget the offsets of a deleted group. What the disk refuses is removed at a start."""

@@ -54,6 +54,10 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True):
         """Who owns the partition, also while it waits to be handed over."""
         return next((m for m in self.members if partition_id in m.partitions), None)
 
+    def owners(self) -> dict[int, int]:
+        """The session that owns each partition."""
+        return {number: one.session for one in self.members for number in one.partitions}
+
     def handover(self, partition_id: int) -> Handover | None:
         """The hand-over that this partition waits in."""
         return next((one for one in self.handovers if one.partition_id == partition_id), None)
