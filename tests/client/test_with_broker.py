@@ -11,6 +11,7 @@ from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client, ClientError, LinkError, messages
 from iggy_wire.batch import Message, build
 from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.permissions import GlobalPermissions, Permissions
 from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy, partition_of_key
 
 STREAMS = count()
@@ -184,6 +185,34 @@ def test_long_listings_come_whole(broker: BrokerProcess) -> None:
         listed = {one.id: one.name for one in client.get_streams()}
 
         assert [listed[one.id] for one in created] == names
+
+
+def test_users_and_tokens_come_and_go(client: Any, clients: Clients, broker: BrokerProcess) -> None:
+    name = f"user {next(STREAMS)}"
+    made = client.create_user(name, "some secret", permissions=Permissions())
+    assert (made.user.name, made.permissions) == (name, Permissions())
+    client.update_permissions(name, Permissions(GlobalPermissions(read_servers=True)))
+    client.change_password(name, "some secret", "another")
+    client.update_user(name, username=f"{name} renamed")
+    assert client.get_user(name) is None
+    assert made.user.id in [user.id for user in client.get_users()]
+
+    other = clients.open(broker.address)
+    other.login(f"{name} renamed", "another")
+    token = other.create_access_token("ci", 3_600_000_000)
+    assert [one.name for one in other.get_access_tokens()] == ["ci"]
+    me = other.get_me().client
+    assert client.get_client(me.client_id).client == me
+    assert me in client.get_clients()
+    other.logout()
+    assert other.login_with_token(token).user_id == made.user.id
+    other.delete_access_token("ci")
+    assert other.get_snapshot([4], 1).startswith(b"PK")
+    assert "durability" in [one.key for one in client.describe_options(1)]
+
+    client.delete_user(made.user.id)
+    with pytest.raises(ClientError, match="UNAUTHENTICATED"):
+        other.get_me()
 
 
 def test_limits_hold_at_the_edge(broker: BrokerProcess) -> None:
