@@ -87,6 +87,13 @@ def test_a_member_alone_owns_all_and_a_second_one_gets_its_share(
     assert (listed.members_count, listed.partitions_count) == (2, PARTITIONS)
     assert [group.group_id for group in first.get_me().groups] == [0]
     assert admin.get_me().groups == ()
+    for client in (first, second):
+        seen = admin.get_client(client.get_me().client.client_id)
+        assert seen is not None
+        assert seen.groups == client.get_me().groups
+    counts = {one.client_id: one.groups_count for one in admin.get_clients()}
+    assert counts[first.get_me().client.client_id] == 1
+    assert counts[admin.get_me().client.client_id] == 0
 
 
 def test_missing_things_are_named_in_order(
