@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from foreign_suites import cli_suite, rust_suite, table
+from foreign_suites import cli_suite, places, rust_suite, table
+from foreign_suites.main import main
 from foreign_suites.python_suite import _read
 from foreign_suites.results import Judged, Outcome, Result, judge, known_failures
 
@@ -112,6 +113,25 @@ def test_a_list_that_hides_something_is_refused(tmp_path: Path, text: str, messa
 
     with pytest.raises(ValueError, match=message):
         known_failures(tmp_path / "known.toml", "s")
+
+
+def test_two_runs_do_not_share_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    with places.alone():
+        assert main(["python"]) == 2
+
+    assert "another run is under way" in capsys.readouterr().err
+
+
+def test_an_unknown_suite_is_a_wrong_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["ruby"])
+
+    assert caught.value.code == 2
+    assert "ruby" in capsys.readouterr().err
 
 
 def test_outcomes_are_recorded_until_the_process_dies(tmp_path: Path) -> None:

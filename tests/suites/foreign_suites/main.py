@@ -7,7 +7,6 @@ or a machine that cannot run it.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -40,20 +39,23 @@ SUITES = {suite.NAME: suite for suite in _ALL}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suites that `arguments` name, or all; the exit code."""
     options = _parser().parse_args(arguments)
-    # So that an end from outside ends the broker and the suite too.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        with places.alone():
+            return _run_all(options.suites or list(SUITES), options.keyword)
+    except (places.Busy, PortTaken, CalledProcessError) as error:
+        sys.stderr.write(f"interop: {error}\n")
+        return 2
+
+
+def _run_all(names: Sequence[str], keyword: str | None) -> int:
     left_out: dict[str, str] = {}
     judged: list[Judged] = []
-    for name in options.suites or SUITES:
+    for name in names:
         reason = SUITES[name].missing()
         if reason:
             left_out[name] = reason
-            continue
-        try:
-            judged.append(_run(SUITES[name], options.keyword))
-        except (PortTaken, CalledProcessError) as error:
-            sys.stderr.write(f"interop: {error}\n")
-            return 2
+        else:
+            judged.append(_run(SUITES[name], keyword))
     sys.stdout.write("\n".join(("", *table.lines(judged, left_out), "")))
     return 0 if judged and all(one.is_good for one in judged) else 1
 
@@ -73,6 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="make interop", description="Other people's clients and tests against our broker."
     )
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; all")
+    names = ", ".join(SUITES)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", type=_name, help=f"{names}, or all")
     parser.add_argument("-k", dest="keyword", help="only tests that match, as pytest means it")
     return parser
+
+
+def _name(text: str) -> str:
+    if text not in SUITES:
+        raise argparse.ArgumentTypeError(f"no suite {text!r}: write one of {', '.join(SUITES)}")
+    return text

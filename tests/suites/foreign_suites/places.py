@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SUITES = Path(__file__).resolve().parents[1]
@@ -23,3 +26,18 @@ def fresh_run(suite: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
+
+
+class Busy(Exception):
+    """Another run uses the cache."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep the cache to this process for the length of a block. Busy: another one has it."""
+    with (cache() / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy("another run is under way: wait for its end") from None
+        yield
