@@ -101,7 +101,7 @@ def run(folder: Path, known: Mapping[str, str], *, keyword: str | None) -> list[
     root = cache() / f"cli-{VERSION}"
     program = root / "bin" / "iggy"
     if not program.exists():
-        options = ["--debug", "--locked", "--no-default-features", "--root", str(root)]
+        options = ["--debug", "--locked", "--root", str(root)]
         command = ["install", *options, f"iggy-cli@{VERSION}"]
         cargo.run(command, folder=folder, log=folder / "build.txt")
     with default_broker(folder) as broker:
