@@ -123,6 +123,11 @@ class Connection(Intake):
         if not self._out.clogged:
             self._unblock(CLOGGED)
 
+    def is_stalled(self) -> bool:
+        """Whether half a frame, or a reply that the client does not take, has not moved lately."""
+        is_stuck = self._out is not None and self._out.is_stalled()
+        return super().is_stalled() or is_stuck
+
     def close(self) -> None:
         """Close as soon as what was queued is out."""
         if self._transport is not None:

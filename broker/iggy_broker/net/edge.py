@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STALL_CHECK_S: Final = 30.0  # a frame that does not grow for so long ends its connection
+STALL_CHECK_S: Final = 30.0  # a frame or reply that does not move for so long ends its connection
 HEARTBEAT_STEP: Final = 0.2  # of the interval: how often it is looked who is silent
 SILENT_STEPS_MAX: Final = 6  # whole steps without a frame; then 1.2 intervals are over
 CONNECTIONS_MAX: Final = 16_384  # per shard; beyond, a new connection is closed at once
@@ -144,8 +144,8 @@ class Edge:
 
     def _arrived(self, connection: Connection) -> None:
         session = connection.session
-        is_taken = session.client in self.by_client  # by a login while this was on its way
-        if is_taken or not self._may_go_on(session):
+        is_overtaken = self.clients.is_overtaken(session.client, session.number)
+        if is_overtaken or not self._may_go_on(session):
             self.end_session(connection)
             return
         self.by_client[session.client] = connection
@@ -191,11 +191,11 @@ class Edge:
     # -- frames --------------------------------------------------------------------------------
 
     def close_stalled(self) -> None:
-        """Close clients that hold memory for a frame and send nothing more of it."""
+        """Close clients that hold memory for a frame and neither send nor take more of it."""
         for connection in list(self.connections):
             if connection.is_stalled():
                 logger.info(
-                    "! half a frame and then silence: closed",
+                    "! a frame that did not move: closed",
                     extra={"client": connection.session.client_number},
                 )
                 connection.abort()

@@ -78,7 +78,10 @@ def _direct(transport: asyncio.Transport) -> Direct:
 class Outbox:
     """The writing half of one socket."""
 
-    __slots__ = ("_descriptor", "_socket", "_transport", "_waiting", "clogged", "queued_bytes")
+    __slots__ = (
+        "_descriptor", "_seen_turns", "_socket", "_transport", "_turns", "_waiting", "clogged",
+        "queued_bytes",
+    )  # fmt: skip
 
     def __init__(self, transport: asyncio.Transport) -> None:
         """Take over the writing half of a connected transport."""
@@ -89,6 +92,8 @@ class Outbox:
         self._waiting: list[_Waiting] = []  # short, and an empty one is small: clients are many
         self.clogged = False  # the transport has bytes queued
         self.queued_bytes = 0  # waiting here, not counting what the transport has
+        self._turns = 0  # how often it clogged or drained
+        self._seen_turns = 0  # what `is_stalled` saw last
 
     def close(self) -> None:
         """The transport is gone; drop what waits."""
@@ -129,14 +134,21 @@ class Outbox:
     def on_clogged(self) -> None:
         """From the transport's `pause_writing`."""
         self.clogged = True
+        self._turns += 1
 
     def on_drained(self) -> None:
         """From the transport's `resume_writing`: send on what waits."""
         self.clogged = False
+        self._turns += 1
         while self._waiting and not self.clogged:
             part = self._waiting[0]
             if self._resend(part):
                 self._push()
+
+    def is_stalled(self) -> bool:
+        """Whether something waits of which nothing went out since this was asked last."""
+        before, self._seen_turns = self._seen_turns, self._turns
+        return self.clogged and bool(self._waiting) and before == self._turns
 
     # -- inside --------------------------------------------------------------------------------
 

@@ -173,6 +173,33 @@ def test_a_reader_that_goes_away_leaves_nothing_behind(
     run(work())
 
 
+def test_a_reader_that_takes_nothing_is_told_from_a_slow_one(
+    run: Callable[[Awaitable[None]], None],
+) -> None:
+    async def work() -> None:
+        protocol, reader = await connected()
+        out = protocol.out
+        assert out is not None
+        assert not out.is_stalled()
+        data = bytes(8_000_000)
+        out.send(data)
+        assert out.clogged
+        assert not out.is_stalled(), "it has only begun"
+        assert out.is_stalled()
+
+        taken = await read(reader, 4_000_000)
+        assert out.queued_bytes > 0
+        assert not out.is_stalled(), "it is slow"
+        assert out.is_stalled()
+
+        assert taken + await read(reader, len(data) - len(taken)) == data
+        assert not out.is_stalled()
+        assert not out.is_stalled()
+        await closed(protocol, reader)
+
+    run(work())
+
+
 def open_files() -> set[str]:
     found = set()
     for descriptor in os.listdir("/proc/self/fd"):
