@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from iggy_broker.net.session import ReplyMemory
 
 
+ASKED_MAX: Final = 1024  # a session is on its way between shards for milliseconds
+
+
 class Questions(Protocol):
     """The other shards, as `peers.Links` reaches them."""
 
@@ -98,13 +101,14 @@ class LateLoginError(Exception):
 class Clients:
     """The sessions of one shard, and the way to those of the others."""
 
-    __slots__ = ("_claims", "_edge", "_links")
+    __slots__ = ("_asked", "_claims", "_edge", "_links")
 
     def __init__(self, edge: Edge, links: Questions) -> None:
         """For the connections of `edge`."""
         self._edge = edge
         self._links = links
         self._claims: dict[bytes, _Claim] = {}
+        self._asked: dict[bytes, int] = {}  # client ids that others took lately, and as what
 
     async def all(self) -> list[LoggedIn]:
         """Every session of the broker, ascending by the number of its connection."""
@@ -143,6 +147,14 @@ class Clients:
             raise LateLoginError
         return next((one for one in found if one.session), taken)
 
+    def is_overtaken(self, client: bytes, number: int) -> bool:
+        """Whether a session that arrives from another shard lost its client id on the way."""
+        return (
+            client in self._edge.by_client
+            or client in self._claims
+            or self._asked.get(client, 0) > number
+        )
+
     def answer(self, question: bytes) -> bytes:
         """What another shard is told."""
         asked = _QUESTIONS.decode(question)
@@ -168,6 +180,10 @@ class Clients:
             holder.session.memory.keep(told.request, told.checksum, told.reply)
 
     def _yield(self, asked: TakeOver) -> Taken:
+        self._asked.pop(asked.client, None)
+        self._asked[asked.client] = asked.number
+        if len(self._asked) > ASKED_MAX:
+            del self._asked[next(iter(self._asked))]
         claim = self._claims.get(asked.client)
         if claim is None:
             return self._give_up(asked)

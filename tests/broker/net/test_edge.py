@@ -1,0 +1,117 @@
+"""Sessions that arrive from another shard, and what became of them on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from iggy_broker.metadata import user_changes
+from iggy_broker.net.clients import TakeOver
+from iggy_broker.net.connection import Connection
+from iggy_broker.net.edge import Edge
+from iggy_broker.net.intake import Landing
+from iggy_broker.net.peers import Links
+from iggy_broker.net.session import Session
+from one_shard import Caller, with_broker
+
+CLIENT = bytes(15) + b"\x07"
+
+
+def arrival(client: bytes = CLIENT, *, number: int = 50, user_since_us: int = 1) -> Session:
+    """A session of root, as it comes through a door."""
+    session = Session(client_number=4, address="127.0.0.1:9")
+    session.bind(client=client, number=number, user_id=0, user_since_us=user_since_us)
+    return session
+
+
+THEIRS: list[socket.socket] = []  # the clients' ends
+
+
+async def arrived(edge: Edge, session: Session) -> Connection:
+    ours, theirs = socket.socketpair()
+    THEIRS.append(theirs)
+    loop = asyncio.get_running_loop()
+    connection = Connection(edge, session)
+    await loop.connect_accepted_socket(lambda: connection, ours)
+    return connection
+
+
+def with_edge(root: Path, work: Callable[[Edge, Caller], Awaitable[None]]) -> None:
+    async def run(caller: Caller) -> None:
+        loop = asyncio.get_running_loop()
+        edge = Edge(caller.services, loop=loop, landing=Landing(), links=Links())
+        await work(edge, caller)
+        for theirs in THEIRS:
+            theirs.close()
+        THEIRS.clear()
+        for connection in list(edge.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+        assert not edge.connections
+
+    with_broker(root, run)
+
+
+def test_a_session_goes_on_where_it_arrives(tmp_path: Path) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        connection = await arrived(edge, arrival())
+
+        assert edge.by_client == {CLIENT: connection}
+        (listed,) = await edge.clients.all()
+        assert (listed.client_number, listed.user_id, listed.session) == (4, 0, 50)
+        edge.release(connection)
+        assert await edge.clients.all() == []
+
+    with_edge(tmp_path, work)
+
+
+def test_a_session_whose_user_was_made_anew_ends(tmp_path: Path) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        ended: list[int] = []
+        edge.on_session_ended = ended.append
+        connection = await arrived(edge, arrival(user_since_us=12345))
+
+        assert connection.session.user_id is None
+        assert (edge.by_client, ended) == ({}, [50])
+
+    with_edge(tmp_path, work)
+
+
+def test_a_session_whose_client_id_was_taken_on_the_way_ends(tmp_path: Path) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        question = msgspec.msgpack.encode(TakeOver(CLIENT, user_id=0, number=51, shard_id=1))
+        edge.clients.answer(question)
+
+        late = await arrived(edge, arrival(number=50))
+        assert late.session.user_id is None
+        later = await arrived(edge, arrival(number=52))
+        assert edge.by_client == {CLIENT: later}
+        second = await arrived(edge, arrival(number=53))
+        assert second.session.user_id is None
+        assert edge.by_client == {CLIENT: later}
+
+    with_edge(tmp_path, work)
+
+
+def test_sessions_end_with_their_user(tmp_path: Path) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        submit = caller.services.replica.submit
+        made = (await submit(user_changes.CreateUser("alice", "hash"))).user
+        assert made is not None
+        other = bytes(15) + b"\x08"
+        root = await arrived(edge, arrival())
+        alice = await arrived(edge, arrival(other))
+        edge.bind(alice, other, made, 60)
+
+        await submit(user_changes.SetPermissions("alice", b""))
+        await submit(user_changes.UpdateUser("alice", "bob"))
+        assert edge.by_client == {CLIENT: root, other: alice}
+        await submit(user_changes.UpdateUser("bob", active=False))
+        assert edge.by_client == {CLIENT: root}
+        assert alice.session.user_id is None
+
+    with_edge(tmp_path, work)
