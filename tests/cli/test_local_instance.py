@@ -18,6 +18,8 @@ from iggy_operator.documents import DocumentErrors
 from iggy_wire.primitives import Partitioning
 from iggykube.errors import BrokerDied, LocalError, Stopped
 from iggykube.local import LocalInstance, Ports, Snapshot, load_resources
+from iggykube.local import instance as local_instance
+from iggykube.local.instance import SINKS_STOP_S_MAX
 from iggykube.local.plan import make_plan
 from iggykube.local.snapshot import SinkState
 
@@ -179,6 +181,24 @@ def test_a_broker_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
 
         with pytest.raises(BrokerDied, match=r"ended by SIGKILL; .*broker\.log"):
             step_until(running, lambda now: False)
+
+
+@pytest.mark.usefixtures("fake_job")
+def test_a_sink_that_waits_for_a_broker_that_died_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_instance, "ORPHANS_STOP_S_MAX", 0.1)
+    with instance(tmp_path, SHOP + SINK % "!") as running:
+        running.start()
+        step_until(running, lambda now: now.sinks[0].state == SinkState.RUNNING)
+        broker = json.loads((running.folders.run / "processes.json").read_text())[-1]
+        os.kill(broker["pid"], signal.SIGKILL)
+        with pytest.raises(BrokerDied):
+            step_until(running, lambda now: False)
+        began_s = time.monotonic()
+        running.stop()
+
+    assert time.monotonic() - began_s < SINKS_STOP_S_MAX / 2
 
 
 def test_a_wrong_setting_of_the_broker_is_told(tmp_path: Path) -> None:

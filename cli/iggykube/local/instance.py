@@ -35,6 +35,8 @@ from iggykube.local.snapshot import SinkRow, Snapshot, StreamRow, TopicRow, enco
 BROKER_STOP_S_MAX: Final = 60.0
 SINKS_STOP_S_MAX: Final = 300.0
 """A batch may take long; after that the sink is killed, and repeats it at the next start."""
+ORPHANS_STOP_S_MAX: Final = 5.0
+"""Without their broker sinks cannot finish: they would try for minutes to reach it."""
 _STOP_PAUSE_S: Final = 0.05
 _CLIENT_S_MAX: Final = 10.0
 
@@ -200,7 +202,9 @@ class LocalInstance:
         self._held.close()
 
     def _wait_for_sinks(self, should_kill: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + SINKS_STOP_S_MAX
+        is_broker_there = self._broker is not None and self._broker.wait(0) is None
+        stop_s_max = SINKS_STOP_S_MAX if is_broker_there else ORPHANS_STOP_S_MAX
+        deadline_s = time.monotonic() + stop_s_max
         while running := [sink for sink in self._sinks if sink.pid is not None]:
             if should_kill() or time.monotonic() > deadline_s:
                 for sink in running:

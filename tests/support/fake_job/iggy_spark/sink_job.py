@@ -1,6 +1,7 @@
 """A sink job without Spark, for tests of whoever runs jobs. Its orders stand in `spark.conf`.
 
-`fake.exits`: exit code of each start, `-` for "run until SIGTERM"; the last counts for all later.
+`fake.exits`: exit code of each start, `-` for "run until SIGTERM", `!` for "run until SIGKILL"; the
+last counts for all later.
 """
 
 import argparse
@@ -31,6 +32,8 @@ def main() -> int:
     tell("not an event")
     tell(json.dumps({"event": "progress", "batch": number, "committed": {"0": 7}, "lag": 0}))
     tell(json.dumps({"event": "row", "row": {"id": number}}))
+    if code == "!":
+        signal.sigwait([])
     if code == "-":
         signal.sigwait([signal.SIGTERM])
         tell(json.dumps({"event": "stopped", "reason": "signal", "lag": None}))
