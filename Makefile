@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Native and JVM logs that concern no user: a loopback host name, a missing native Hadoop library.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: help setup demo test check format kernel lock wheel interop bench docs clean
+.PHONY: help setup sim demo test check format kernel lock wheel interop bench docs clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ demo: $(INSTALLED) ## the main job: broker, flights, Spark, Parquet, lag 0
 
 test: $(INSTALLED) ## all tests that need no cluster (ARGS="tests/wire -k batch" for some)
 	@$(BIN)/python -m pytest $(ARGS)
+
+sim: $(INSTALLED) ## simulated brokers with faults: SEED=7 replays one, SEEDS=1000 runs many
+	@PYTHONHASHSEED=0 PYTHONPATH=tests/support $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, layers, and whether requirements.lock has all that pyproject.toml wants
 	@$(BIN)/python -m pip check --quiet

@@ -34,7 +34,7 @@ from iggy_broker.partition_host import OwnedPartitions
 from iggy_broker.storage.disk import StorageFailed
 from iggy_broker.storage.partition import StorageParts
 from iggy_broker.storage.partition_table import PartitionTable
-from iggy_broker.storage.syncer import run_saver
+from iggy_broker.storage.syncer import Syncer, run_saver
 from iggy_broker.surroundings import Surroundings
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,8 @@ class Shard:
             logger.critical("! shard %d stops: %s", self._plan.shard_id, self._failure)
             return EXIT_FAILED
         await self._drain(edge)
-        await self._parts.aclose()
+        if self._failure is None:
+            await self._parts.aclose()
         return 0 if self._failure is None else EXIT_FAILED
 
     # -- building ------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ class Shard:
             validate_checksum=plan.config.system.partition.validate_checksum,
         )
         await host.open_all(plan.state)
-        self._parts.callback(host.close, around.threads)
+        self._parts.push_async_callback(self._close_partitions, host, syncer)
         links = Links()
         replica = self._replica(host, links)
         services = Services(
@@ -263,6 +264,13 @@ class Shard:
             if self._plan.counters.all_set("drained"):
                 break
             await asyncio.sleep(_STOP_STEP_S)
+
+    async def _close_partitions(self, host: OwnedPartitions, syncer: Syncer) -> None:
+        """Leave the markers of a clean stop, unless a sync failed: they say that all is durable."""
+        syncer.close()  # after this, the results of all syncs wait for their turn of the loop
+        await asyncio.sleep(0)
+        if self._failure is None:
+            host.close(self._around.threads)
 
     def _on_supervisor_lost(self) -> None:
         # As if we were killed too: a broker without its supervisor must not linger on the volume.

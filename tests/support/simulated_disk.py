@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SECTOR_BYTES = 512
@@ -21,14 +22,27 @@ class Crashed(BaseException):
     """The machine stopped in the middle of an operation. Not an Exception: nobody may handle it."""
 
 
+@dataclass(frozen=True)
+class Change:
+    """One change of a folder: a name made or removed (`node` None), or renamed, maybe elsewhere."""
+
+    name: str
+    node: Node | None
+    was: str = ""  # the name in this folder before, of a rename
+    folder: Node | None = None  # where the new name is, if elsewhere
+
+
 @dataclass(eq=False)
 class Node:
     """A file's content, or a folder (`data` unused)."""
 
     is_folder: bool = False
     data: bytearray = field(default_factory=bytearray)
-    durable: bytes = b""
+    durable: bytearray = field(default_factory=bytearray)  # what a power cut leaves, at least
     pending: list[tuple[int, bytes]] = field(default_factory=list)  # position, data; -1: truncate
+    made_as: str = ""  # its first path
+    names: dict[str, Node] = field(default_factory=dict)  # a folder's, on the disk
+    changes: list[Change] = field(default_factory=list)  # a folder's, not on the disk yet
 
     def write(self, position: int, data: bytes) -> None:
         self.pending.append((position, data))
@@ -37,6 +51,15 @@ class Node:
     def truncate(self, size_bytes: int) -> None:
         self.pending.append((-1, size_bytes.to_bytes(8, "little")))
         _resize(self.data, size_bytes)
+
+    def sync(self) -> None:
+        """Only what is still to be written gets durable: not what a failed sync dropped."""
+        for position, data in self.pending:
+            if position < 0:
+                _resize(self.durable, int.from_bytes(data, "little"))
+            else:
+                _apply(self.durable, position, data)
+        self.pending = []
 
     def after_power_cut(self, chance: random.Random) -> Node:
         content = bytearray(self.durable)
@@ -53,7 +76,7 @@ class Node:
                 _apply(content, position, data[: chance.randint(0, len(data))])
             elif mode == "sectors":
                 _apply_some_sectors(content, position, data, chance)
-        return Node(data=content, durable=bytes(content))
+        return Node(data=content, durable=bytearray(content), made_as=self.made_as)
 
 
 def _in_one_sector(position: int, data: bytes) -> bool:
@@ -135,9 +158,7 @@ class SimulatedDisk:
         self.failing_syncs = 0  # so many of the next file syncs fail
         self.operations = 0
         self.syncs = 0
-        self.entries: dict[str, Node] = {"": Node(is_folder=True)}
-        self.durable: dict[str, Node] = {"": self.entries[""]}
-        self._changes: dict[str, list[tuple[str, Node | None]]] = {}  # folder -> path, node or gone
+        self.entries: dict[str, Node] = {"": Node(is_folder=True)}  # as programs see them
 
     # faults
 
@@ -145,31 +166,49 @@ class SimulatedDisk:
         """The disk after the crash. A killed process leaves everything as it was written."""
         after = SimulatedDisk(self.chance.randrange(1 << 30), self.capacity_bytes)
         if not power_cut:
-            after.entries, after.durable = self.entries, self.durable
-            after._changes = self._changes
+            after.entries = self.entries
             return after
-        durable = dict(self.durable)
-        for folder in sorted(self._changes):
-            changes = self._changes[folder]
-            for path, node in changes[: self.chance.randint(0, len(changes))]:
-                _set(durable, path, node)
-        nodes: dict[int, Node] = {}
-        for path in sorted(durable):
-            node = durable[path]
-            if path and path.rpartition("/")[0] not in after.entries:
-                continue  # its folder was lost
-            if id(node) not in nodes:
-                nodes[id(node)] = node if node.is_folder else node.after_power_cut(self.chance)
-            after.entries[path] = nodes[id(node)]
-        after.durable = dict(after.entries)
+        copies: dict[Node, dict[str, Node]] = {}  # folder -> its names on the disk
+
+        def names_of(folder: Node) -> dict[str, Node]:
+            return copies.setdefault(folder, dict(folder.names))
+
+        for path in sorted(self.entries):
+            folder = self.entries[path]
+            for change in folder.changes[: self.chance.randint(0, len(folder.changes))]:
+                _do(change, names_of(folder), names_of)
+        nodes: dict[Node, Node] = {}
+        self._rebuild("", self.entries[""], (after.entries, nodes, names_of))
         return after
+
+    def _rebuild(
+        self,
+        path: str,
+        node: Node,
+        into: tuple[dict[str, Node], dict[Node, Node], Callable[[Node], dict[str, Node]]],
+    ) -> Node:
+        """Put a node and all below it into the disk after a power cut."""
+        entries, nodes, names_of = into
+        if node not in nodes:
+            nodes[node] = (
+                Node(is_folder=True, made_as=node.made_as)
+                if node.is_folder
+                else node.after_power_cut(self.chance)
+            )
+        rebuilt = entries[path] = nodes[node]
+        if node.is_folder:
+            for name, child in sorted(names_of(node).items()):
+                rebuilt.names[name] = self._rebuild(f"{path}/{name}", child, into)
+        return rebuilt
 
     def settle(self) -> None:
         """Make everything durable, as a long quiet time would."""
         for node in self.entries.values():
-            node.durable, node.pending = bytes(node.data), []
-        self.durable = dict(self.entries)
-        self._changes.clear()
+            node.durable, node.pending = bytearray(node.data), []
+            node.names, node.changes = {}, []
+        for path, node in self.entries.items():
+            if path:
+                self.entries[_parent(path)].names[_name(path)] = node
 
     def _step(self) -> None:
         if self.crash_at is not None and self.operations >= self.crash_at:
@@ -213,7 +252,7 @@ class SimulatedDisk:
             self.failing_syncs -= 1
             node.pending = []  # dropped: the page cache shows them, the disk never will
             raise OSError(errno.EIO, "input/output error")
-        node.durable, node.pending = bytes(node.data), []
+        node.sync()
 
     # the Disk protocol
 
@@ -243,7 +282,7 @@ class SimulatedDisk:
         missing = []
         while path not in self.entries:
             missing.append(path)
-            path = path.rpartition("/")[0]
+            path = _parent(path)
         for folder in reversed(missing):
             self._make(folder, Node(is_folder=True))
 
@@ -265,17 +304,19 @@ class SimulatedDisk:
         self._step()
         self.file_node(source)
         moved = [e for e in self.entries if e == source or e.startswith(f"{source}/")]
-        folder = source.rpartition("/")[0]
         for entry in sorted(moved):
             node = self.entries.pop(entry)
             self.entries[target + entry[len(source) :]] = node
-        self._note(folder, f"{source}\0{target}", self.entries[target])
+        here, there = self.entries[_parent(source)], self.entries[_parent(target)]
+        elsewhere = None if here is there else there
+        node = self.entries[target]
+        here.changes.append(Change(_name(target), node, was=_name(source), folder=elsewhere))
 
     def remove(self, path: str) -> None:
         if path in self.entries:
             self._step()
             del self.entries[path]
-            self._note(path.rpartition("/")[0], path, None)
+            self.entries[_parent(path)].changes.append(Change(_name(path), None))
 
     def remove_tree(self, path: str) -> None:
         for entry in sorted(self.entries, reverse=True):
@@ -284,33 +325,38 @@ class SimulatedDisk:
 
     def sync_folder(self, path: str) -> None:
         self._step()
-        self.file_node(path)
-        for changed, node in self._changes.pop(path, []):
-            _set(self.durable, changed, node)
+        folder = self.file_node(path)
+        for change in folder.changes:
+            _do(change, folder.names, lambda other: other.names)
+        folder.changes = []
 
     def _make(self, path: str, node: Node) -> None:
         self._step()
-        folder = path.rpartition("/")[0]
-        self.file_node(folder)
+        folder = self.file_node(_parent(path))
         if self.capacity_bytes is not None and self.used_bytes() >= self.capacity_bytes:
             raise OSError(errno.ENOSPC, "no space left on device", path)
+        node.made_as = path
         self.entries[path] = node
-        self._note(folder, path, node)
-
-    def _note(self, folder: str, path: str, node: Node | None) -> None:
-        self._changes.setdefault(folder, []).append((path, node))
+        folder.changes.append(Change(_name(path), node))
 
 
-def _set(entries: dict[str, Node], path: str, node: Node | None) -> None:
-    """Do one folder change: made, removed, or (source, NUL, target) renamed with all below."""
-    source, _, target = path.partition("\0")
-    if target:
-        for entry in sorted(entries):
-            if entry == source or entry.startswith(f"{source}/"):
-                entries[target + entry[len(source) :]] = entries.pop(entry)
-        if node is not None:
-            entries[target] = node
-    elif node is None:
-        entries.pop(path, None)
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _do(
+    change: Change, names: dict[str, Node], names_of: Callable[[Node], dict[str, Node]]
+) -> None:
+    """Do one change on the disk, where `names` are those of the folder that it belongs to."""
+    if change.was:
+        names.pop(change.was, None)
+    if change.node is None:
+        names.pop(change.name, None)
+    elif change.folder is None:
+        names[change.name] = change.node
     else:
-        entries[path] = node
+        names_of(change.folder)[change.name] = change.node

@@ -197,10 +197,13 @@ def load(
     state = _read_snapshot(disk, f"{folder}/{SNAPSHOT_FILE}")
     path = f"{folder}/{JOURNAL_FILE}"
     data = _read_journal(disk, path)
-    state, end, entries_count = _replay(state, data, path)
+    state, last, end, entries_count = _replay(state, data, path)
     notes = _cut_tail(disk, folder, data=data, end=end) if end < len(data) else ()
     file = disk.open(path)
-    file.sync()  # replayed from the page cache, perhaps; from here on we build on it
+    # Replayed from the page cache, perhaps, and from here on we build on it. Should the sync of the
+    # last record have failed, the system holds its pages for written: only writing them again helps.
+    file.write(data[last:end], last)
+    file.sync()
     file.close()
     journal = Journal(
         folder,
@@ -275,10 +278,12 @@ def _check_head(data: bytes, magic: bytes, path: str) -> None:
         raise MetadataDamaged(f"{path}: {detail}")
 
 
-def _replay(state: State, data: bytes, path: str) -> tuple[State, int, int]:
-    """State after the sound records, the end of the last one, and how many entries they have."""
-    at, entries_count = _FILE_HEAD.size, 0
+def _replay(state: State, data: bytes, path: str) -> tuple[State, int, int, int]:
+    """State after the sound records, start and end of the last one, and how many entries they have."""
+    last = at = _FILE_HEAD.size
+    entries_count = 0
     while (found := _read_record(data, at)) is not None:
+        last = at
         entries, at = found
         entries_count += len(entries)
         for entry in entries:
@@ -291,7 +296,7 @@ def _replay(state: State, data: bytes, path: str) -> tuple[State, int, int]:
     if _sound_record_behind(data, at):
         detail = f"record at byte {at} is damaged and others follow"
         raise MetadataDamaged(f"{path}: {detail}; restore {FOLDER}/ from a backup")
-    return state, at, entries_count
+    return state, last, at, entries_count
 
 
 def _reapply(state: State, entry: Entry, path: str) -> State:

@@ -36,7 +36,16 @@ class ConsumerKey(NamedTuple):
 class ConsumerOffsets:
     """Offsets by consumer. Every change is in the page cache when the call returns."""
 
-    __slots__ = ("_dirty", "_disk", "_files", "_folder", "_folders_dirty", "_offsets", "_warn")
+    __slots__ = (
+        "_dirty",
+        "_disk",
+        "_files",
+        "_folder",
+        "_folders_dirty",
+        "_offsets",
+        "_uncertain",
+        "_warn",
+    )
 
     def __init__(self, disk: Disk, partition_folder: str, warn: Callable[[str], None]) -> None:
         """Reads nothing yet."""
@@ -47,6 +56,7 @@ class ConsumerOffsets:
         self._files: dict[ConsumerKey, File] = {}
         self._dirty: dict[ConsumerKey, None] = {}
         self._folders_dirty: set[str] = set()
+        self._uncertain: set[ConsumerKey] = set()  # found, perhaps by a name not on the disk yet
 
     @classmethod
     def load(
@@ -76,6 +86,9 @@ class ConsumerOffsets:
         try:
             if file is None:
                 file = self._create(key)
+            if key in self._uncertain:
+                self._uncertain.remove(key)
+                self._note_folders(key.kind)
             file.write(_encode(offset), 0)
         except OSError as error:
             code = ErrorCode.CANNOT_OPEN_CONSUMER_OFFSETS_FILE
@@ -98,6 +111,7 @@ class ConsumerOffsets:
         """Forget everything (purge)."""
         self.close()
         self._offsets.clear()
+        self._uncertain.clear()
         self._files.clear()
         self._dirty.clear()
         self._folders_dirty.clear()
@@ -128,7 +142,7 @@ class ConsumerOffsets:
         folder = self._kind_folder(key.kind)
         if not self._disk.exists(folder):
             self._disk.make_folders(folder)
-            self._folders_dirty.update((self._folder, self._folder.rpartition("/")[0]))
+            self._note_folders(key.kind)
         file = self._disk.open(self._path(key), create=True)
         if file.size() > _RECORD.size:
             file.truncate(0)  # a foreign file of that name was warned about; its rest would stay
@@ -138,6 +152,7 @@ class ConsumerOffsets:
 
     def _remove(self, key: ConsumerKey) -> None:
         self._offsets.pop(key)
+        self._uncertain.discard(key)
         self._dirty.pop(key, None)
         file = self._files.pop(key, None)
         if file is not None:
@@ -178,6 +193,7 @@ class ConsumerOffsets:
             offset = next_offset - 1
         self._offsets[key] = offset
         self._files[key] = file
+        self._uncertain.add(key)
 
     def _draw_back(self, file: File, key: ConsumerKey, next_offset: int) -> bool:
         """Write the lower value at once: once the data has grown again, nobody could tell.
@@ -191,9 +207,15 @@ class ConsumerOffsets:
             else:
                 file.write(_encode(next_offset - 1), 0)
                 self._dirty[key] = None
+                self._note_folders(key.kind)
         except OSError as error:
             self._warn(f"{file.path}: the lower offset cannot be written: {error}")
         return next_offset > 0
+
+    def _note_folders(self, kind: int) -> None:
+        """A sync must cover the names that lead to files of this kind."""
+        parent = self._folder.rpartition("/")[0]
+        self._folders_dirty.update((self._kind_folder(kind), self._folder, parent))
 
     def _kind_folder(self, kind: int) -> str:
         return f"{self._folder}/{_FOLDERS[kind]}"

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from iggy_broker.metadata import changes, journal
+from iggy_broker.storage.disk import StorageFailed
 from metadata_cases import accepted_entries, replayed
 from simulated_disk import Crashed, SimulatedDisk
 
@@ -86,3 +87,21 @@ def test_without_space_a_change_is_refused_and_the_next_start_is_clean() -> None
     again = journal.load(ROOT, disk=disk.crash(power_cut=True), entries_max=1000)
     assert again.state == STATES[acknowledged]
     assert again.notes == ()
+
+
+def test_a_record_whose_sync_failed_is_not_built_upon() -> None:
+    disk = mounted(SimulatedDisk())
+    first = journal.load(ROOT, disk=disk, entries_max=1000)
+    first.journal.append_now(STATES[1], [HISTORY[0]])
+    disk.failing_syncs = 1
+    with pytest.raises(StorageFailed):
+        first.journal.append_now(STATES[2], [HISTORY[1]])
+
+    # The page cache still shows the record, and the next life goes on behind it.
+    disk = disk.crash(power_cut=False)
+    second = journal.load(ROOT, disk=disk, entries_max=1000)
+    for entry in HISTORY[second.state.op : 5]:
+        second.journal.append_now(STATES[entry.op], [entry])
+
+    third = journal.load(ROOT, disk=disk.crash(power_cut=True), entries_max=1000)
+    assert third.state == STATES[5]

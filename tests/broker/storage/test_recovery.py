@@ -415,3 +415,18 @@ def test_only_what_came_after_the_last_sync_is_read_at_start() -> None:
 
     assert sum(reads) < 10_000
     assert world.everything() == world.stored
+
+
+def test_an_offset_file_made_before_a_kill_keeps_its_name_once_it_is_synced() -> None:
+    world = simulated_world(persisted=True, offsets_persisted=True)
+    key = ConsumerKey(1, 4)
+    world.append(5)
+    world.partition.sync_now()
+    world.partition.store_offset(key, 1)
+    partition = world.restart(killed(world))  # before anybody synced the file or its folder
+
+    partition.store_offset(key, 3)
+    partition.sync_now()
+
+    after = world.restart(disk_of(world).crash(power_cut=True))
+    assert after.offsets.get(key) == 3
