@@ -43,8 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in loaded.warnings:
         logger.warning("! %s", warning)
     # Imported late, so that --help and wrong settings answer at once.
-    from iggy_broker.supervisor import CANNOT_START, supervise
-
+    try:
+        from iggy_broker.supervisor import CANNOT_START, supervise
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("iggy"):
+            raise
+        fix = "install it with: pip install 'iggykube[broker]'"
+        missing = RuntimeError(f"the Python package {error.name} is missing: {fix}")
+        return _explain(missing, EXIT_CANNOT_START)
     try:
         return supervise(loaded.config)
     except OSError as error:
