@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(report.markdown())
     if options.publish:
         publish(report)
-    missed = [row.what for row in report.rows if row.met is False]
+    believed = [row for row in report.rows if not (row.by_clock and report.machine.is_busy)]
+    missed = [row.what for row in believed if row.met is False]
     return 1 if missed and options.strict else 0
 
 

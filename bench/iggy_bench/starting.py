@@ -75,6 +75,7 @@ def _opening_row(what: str, empty: list[Start], full: list[Start]) -> Row:
         ratio=middle([one["s"] / other["s"] for one, other in zip(full, empty, strict=True)]),
         aim=f"< {OPEN_S_MAX:.0f} s",
         met=of(full, "s") < OPEN_S_MAX,
+        by_clock=True,
     )
 
 

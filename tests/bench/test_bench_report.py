@@ -1,5 +1,6 @@
 """The table of the benchmark and where it goes."""
 
+import dataclasses
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,15 @@ def test_the_table_says_what_is_met_and_where_it_was_measured() -> None:
     assert "| send | 0.3 s/GB | bare 0.25 s/GB | 1.20 | ≤ 1.4 | met |" in text
     assert "| read (why) | 1 s |  |  | < 1 s | **not met** |" in text
     assert "a processor, 2 cores, 24 GB" in text
+
+
+def test_clocks_are_not_believed_on_a_busy_machine() -> None:
+    busy = dataclasses.replace(MACHINE, load_average_before=3.0)
+    slow = Row("open", "4 s", "", None, "< 1 s", met=False, by_clock=True)
+
+    assert "**not met**" in Report(MACHINE, [slow]).markdown()
+    assert "not judged: busy machine" in Report(busy, [slow]).markdown()
+    assert "| met |" in Report(busy, [ROW]).markdown()
 
 
 def test_publishing_replaces_the_old_table(tmp_path: Path, monkeypatch) -> None:
