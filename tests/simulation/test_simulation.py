@@ -18,6 +18,7 @@ BUDGET_SEEDS = 4  # within so many, each planted bug is found
 
 # What these seeds found once, with all their operations.
 FOUND = {
+    1: "a new offset file lay in a folder whose name a kill had kept from the disk",
     2: "a shard whose sync failed while it stopped left the markers of a clean stop",
     9: "an offset file made shortly before a kill lost its name in a later power cut",
     12: "a journal record whose sync failed was built upon after a restart",

@@ -200,8 +200,8 @@ def load(
     state, last, end, entries_count = _replay(state, data, path)
     notes = _cut_tail(disk, folder, data=data, end=end) if end < len(data) else ()
     file = disk.open(path)
-    # Replayed from the page cache, perhaps, and from here on we build on it. Should the sync of the
-    # last record have failed, the system holds its pages for written: only writing them again helps.
+    # Replayed from the page cache, perhaps, and from here on we build on it. Should the sync of
+    # the last record have failed, its pages count as written: only writing them again helps.
     file.write(data[last:end], last)
     file.sync()
     file.close()
@@ -279,7 +279,7 @@ def _check_head(data: bytes, magic: bytes, path: str) -> None:
 
 
 def _replay(state: State, data: bytes, path: str) -> tuple[State, int, int, int]:
-    """State after the sound records, start and end of the last one, and how many entries they have."""
+    """State after the sound records, start and end of the last, and how many entries they have."""
     last = at = _FILE_HEAD.size
     entries_count = 0
     while (found := _read_record(data, at)) is not None:

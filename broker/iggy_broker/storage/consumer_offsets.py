@@ -56,7 +56,8 @@ class ConsumerOffsets:
         self._files: dict[ConsumerKey, File] = {}
         self._dirty: dict[ConsumerKey, None] = {}
         self._folders_dirty: set[str] = set()
-        self._uncertain: set[ConsumerKey] = set()  # found, perhaps by a name not on the disk yet
+        # Kinds whose folders and names an earlier process made, and perhaps did not sync.
+        self._uncertain: set[int] = set(_FOLDERS)
 
     @classmethod
     def load(
@@ -86,8 +87,8 @@ class ConsumerOffsets:
         try:
             if file is None:
                 file = self._create(key)
-            if key in self._uncertain:
-                self._uncertain.remove(key)
+            if key.kind in self._uncertain:
+                self._uncertain.remove(key.kind)
                 self._note_folders(key.kind)
             file.write(_encode(offset), 0)
         except OSError as error:
@@ -111,7 +112,6 @@ class ConsumerOffsets:
         """Forget everything (purge)."""
         self.close()
         self._offsets.clear()
-        self._uncertain.clear()
         self._files.clear()
         self._dirty.clear()
         self._folders_dirty.clear()
@@ -152,7 +152,6 @@ class ConsumerOffsets:
 
     def _remove(self, key: ConsumerKey) -> None:
         self._offsets.pop(key)
-        self._uncertain.discard(key)
         self._dirty.pop(key, None)
         file = self._files.pop(key, None)
         if file is not None:
@@ -193,7 +192,6 @@ class ConsumerOffsets:
             offset = next_offset - 1
         self._offsets[key] = offset
         self._files[key] = file
-        self._uncertain.add(key)
 
     def _draw_back(self, file: File, key: ConsumerKey, next_offset: int) -> bool:
         """Write the lower value at once: once the data has grown again, nobody could tell.

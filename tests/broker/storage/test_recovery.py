@@ -430,3 +430,18 @@ def test_an_offset_file_made_before_a_kill_keeps_its_name_once_it_is_synced() ->
 
     after = world.restart(disk_of(world).crash(power_cut=True))
     assert after.offsets.get(key) == 3
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_new_offset_file_in_a_folder_made_before_a_kill_can_be_found(seed: int) -> None:
+    world = simulated_world(seed, persisted=True, offsets_persisted=True)
+    world.append(5)
+    world.partition.sync_now()
+    world.partition.store_offset(ConsumerKey(1, 4), 1)
+    partition = world.restart(killed(world))  # the folder exists, and only in the page cache
+
+    partition.store_offset(ConsumerKey(1, 5), 3)
+    partition.sync_now()
+
+    after = world.restart(disk_of(world).crash(power_cut=True))
+    assert after.offsets.get(ConsumerKey(1, 5)) == 3
