@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from simulation.faults import TROUBLES
 from simulation.planted import PLANTS
-from simulation.scenario import ENDINGS, TROUBLES, run_seed
+from simulation.scenario import ENDINGS, run_seed
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SHORT = 16  # operations of a life; a long run has more

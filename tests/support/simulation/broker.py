@@ -24,8 +24,9 @@ from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.syncer import Lane, Syncer
 from iggy_broker.surroundings import Closeable, Surroundings
 from simulation.disk import FaultyDisk
+from simulation.doors import SimulatedDoor, SimulatedDoors
 from simulation.loop import Inline, Schedule, SimulatedClock, SimulatedLoop
-from simulation.network import Network, SimulatedDoor, SimulatedDoors, Socket, link_up, listen
+from simulation.network import Network, Socket, link_up, listen
 
 ROOT = "/mnt/data"
 USERNAME, PASSWORD = "iggy", "secret-of-tests"

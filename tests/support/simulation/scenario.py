@@ -15,6 +15,7 @@ from simulated_disk import Crashed
 from simulation.broker import SimulatedBroker, quick_passwords
 from simulation.clients import SimulatedClient
 from simulation.disk import FaultyDisk
+from simulation.faults import Troubles, rot
 from simulation.loop import DeadlockError, Schedule, SimulatedLoop
 from simulation.network import Network
 from simulation.oracle import Key, Oracle, ViolationError
@@ -36,7 +37,6 @@ ENDINGS = (
     "clean stop",
     "crash while starting",
 )
-TROUBLES = ("cut", "no space", "slow disk", "clock jump", "stall")
 
 
 @dataclass
@@ -88,6 +88,7 @@ class Scenario:
             )
             for n in range(CLIENTS)
         ]
+        self.troubles = Troubles(self.broker, self.network, self.operator, self.chance)
         self.open = False  # clients may come in
         self.expected_end = False
         self.power_cut_next = False  # what a crash at an operation is
@@ -245,7 +246,6 @@ class Scenario:
         """Let clients work until enough is done, with small troubles on the way."""
         before = sum(worker.operations for worker in self.workers)
         self.open = True
-        troubles = self._troubles()
         while sum(worker.operations for worker in self.workers) - before < self.operations_a_life:
             await asyncio.sleep(self.chance.uniform(0.001, 0.03))
             if self.broker.is_down:
@@ -255,54 +255,19 @@ class Scenario:
                     return False
                 raise ViolationError(f"the broker ended by itself: {self._why()}")
             if self.chance.random() < 0.35:
-                next(troubles)()
+                self.oracle.count(self.troubles.next())
         return True
-
-    def _troubles(self):  # type: ignore[no-untyped-def]
-        while True:
-            kinds = list(TROUBLES)
-            self.chance.shuffle(kinds)
-            for kind in kinds:
-                yield lambda kind=kind: self._trouble(kind)
-
-    def _trouble(self, kind: str) -> None:
-        chance, disk, broker = self.chance, self.broker.disk, self.broker
-        self.schedule.note("trouble", kind)
-        self.oracle.count(kind)
-        if kind == "cut":
-            ends = [one for one in self.network.sockets if one.name.startswith("c")]
-            if ends:
-                chance.choice(ends).cut()
-        elif kind == "no space":
-            disk.capacity_bytes = disk.used_bytes() + chance.randint(0, 20_000)
-            self.operator.call_later(chance.uniform(0.01, 0.06), self._make_room, disk)
-        elif kind == "slow disk":
-            disk.slow_until_s = self.schedule.now_s + chance.uniform(0.01, 0.2)
-        elif kind == "clock jump":
-            broker.clock.offset_us += chance.choice(
-                (-3_600_000_000, -50_000, 50_000, 86_400_000_000)
-            )
-        else:
-            chance.choice(broker.loops).stall(chance.uniform(0.005, 0.3))
-
-    def _make_room(self, disk: FaultyDisk) -> None:
-        disk.capacity_bytes = None
 
     def _rot(self, suffix: str) -> None:
         """Flip a bit while the broker is down."""
-        disk = self.broker.disk
-        paths = [path for path in disk.files(suffix) if "/streams/0/" in path]
-        if not paths:
+        rotten = rot(self.broker.disk, suffix, self.chance)
+        if rotten is None:
             return
-        path = self.chance.choice(paths)
         if suffix == ".log":
-            parts = path.split("/")
-            topic = list(TOPICS)[int(parts[parts.index("topics") + 1])]
-            key: Key = (STREAM, topic, int(parts[parts.index("partitions") + 1]))
+            topic, partition_id = rotten
+            key: Key = (STREAM, list(TOPICS)[topic], partition_id)
             self.oracle.partitions[key].damaged = True
-        at = disk.rot(path, self.chance)
         self.oracle.count(f"rot in {suffix}")
-        self.schedule.note("rot", path, at)
 
     async def _end(self, ending: str) -> None:
         chance, broker = self.chance, self.broker
