@@ -263,7 +263,7 @@ class _Builder:
         try:
             value = self._constructor.construct_object(node)
         except (ValueError, yaml.YAMLError):
-            return self._fail(node, path, f"{node.value!r} is not a number")
+            return self._fail(node, path, f"{node.value[:40]!r} is not a number")
         if isinstance(value, float) and not math.isfinite(value):
             return self._fail(node, path, f"{node.value} is not a number that can be stored")
         return value

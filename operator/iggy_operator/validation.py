@@ -34,7 +34,7 @@ _EXPIRY_FIX: Final = "must be never or a duration, such as 7d or 1h30m"
 _NAME_FIX: Final = (
     "must be lower-case letters, digits and dashes, and begin and end with a letter or digit"
 )
-_OBJECT_FIX: Final = _NAME_FIX.replace("and dashes", "dashes and dots")
+_OBJECT_FIX: Final = _NAME_FIX.replace(" and dashes", ", dashes and dots")
 # Patterns in words; a test demands that every pattern of the schemas stands here.
 PATTERN_FIXES: Final = {
     "^([0-9]+(ms|s|m|h|d))+$": _DURATION_FIX,

@@ -187,3 +187,20 @@ def test_any_bytes_are_read_or_refused_with_a_place(
         load_documents([path])
     except DocumentErrors as caught:
         assert all(str(problem).startswith(f"{path}:") for problem in caught.problems)
+
+
+def test_a_number_without_end_is_not_repeated_in_full(tmp_path: Path) -> None:
+    (found,) = errors(tmp_path, f"{TOPIC}  partitions: {'9' * 5000}\n")
+
+    assert found.startswith("topic.yaml:8:15: spec.partitions: '9999")
+    assert found.endswith("' is not a number")
+    assert len(found) < 120
+
+
+def test_a_name_that_kubernetes_refuses_is_explained(tmp_path: Path) -> None:
+    found = errors(tmp_path, TOPIC.replace("name: orders", "name: Orders_1"))
+
+    assert found == [
+        "topic.yaml:4:3: metadata.name: must be lower-case letters, digits, dashes and dots, "
+        "and begin and end with a letter or digit, is 'Orders_1'"
+    ]
