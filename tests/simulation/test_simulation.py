@@ -22,6 +22,7 @@ FOUND = {
     1: "a new offset file lay in a folder whose name a kill had kept from the disk",
     2: "a shard whose sync failed while it stopped left the markers of a clean stop",
     9: "an offset file made shortly before a kill lost its name in a later power cut",
+    125: "a deleted partition, half removed at a power cut, became the next of its number",
     12: "a journal record whose sync failed was built upon after a restart",
 }
 

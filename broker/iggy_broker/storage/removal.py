@@ -34,7 +34,12 @@ def remove_folder(disk: Disk, folder: str) -> None:
 
 
 def remove_moved(disk: Disk, away: str) -> None:
-    """Remove what `move_away` renamed."""
+    """Remove what `move_away` renamed.
+
+    The new name is made durable first: should a power cut undo the rename after `life` is gone,
+    nobody could tell whose messages the folder holds, and the next of its number would take them.
+    """
+    disk.sync_folder(away.rpartition("/")[0])
     disk.remove_tree(away)
     disk.sync_folder(away.rpartition("/")[0])
 
@@ -51,6 +56,7 @@ def _kept(disk: Disk, folder: str) -> list[str]:
     kept = []
     for name in disk.list_folder(folder):
         if ".deleted-" in name:
+            disk.sync_folder(folder)  # as in `remove_moved`: a killed process may have renamed it
             disk.remove_tree(f"{folder}/{name}")
         elif name.isdecimal():
             kept.append(name)
