@@ -13,9 +13,11 @@ from pathlib import Path
 from iggy_bench.load import STREAM, Done, Role, Target, Work, consume, produce, run_clients
 from iggy_bench.processes import PASSWORD, USERNAME, Server, start_bare, start_broker
 from iggy_bench.report import Report, Row, middle, progress
+from iggy_broker.metadata.placement import pack, shard_of
 from iggy_client import Client
 
 CLIENTS = 2
+TOPICS_TRIED = 64
 BIG = Work(requests=700, messages=1_000, payload_bytes=1_000)
 OFFICIAL = Work(requests=300, messages=1_000, payload_bytes=1_000)
 WARM_FACTOR = 1.2  # headers, and what else the system uses meanwhile
@@ -56,6 +58,17 @@ def warm_page_cache(folder: Path, size_bytes: int) -> None:
         for _ in range(size_bytes >> 20):
             file.write(chunk)
     (folder / "warm").unlink()
+
+
+def topics_on_all_shards(shards: int) -> list[int]:
+    """Ids of `CLIENTS` topics of a new stream whose first partitions lie on different shards.
+
+    Left to chance, both may belong to one shard, and the other would idle.
+    """
+    found: dict[int, list[int]] = {}
+    for topic_id in range(TOPICS_TRIED):
+        found.setdefault(shard_of(pack(0, topic_id, 0), shards), []).append(topic_id)
+    return sorted(found[number % shards][number // shards] for number in range(CLIENTS))
 
 
 def create_topics(server: Server, names: list[str], options: dict[str, str] | None = None) -> None:
@@ -123,9 +136,11 @@ def _rows(kind: str, shards: int, ours: list[Sample], bare: list[Sample]) -> lis
 
 def _run_broker(folder: Path, samples: dict[str, list[Sample]], shards: int) -> None:
     with start_broker(folder, shards=shards) as server:
-        names = [f"topic-{number}" for number in range(CLIENTS)]
-        create_topics(server, names)
-        targets = [Target(server.port, name, number) for number, name in enumerate(names)]
+        chosen = topics_on_all_shards(shards)
+        create_topics(server, [f"topic-{number}" for number in range(max(chosen) + 1)])
+        targets = [
+            Target(server.port, f"topic-{topic}", number) for number, topic in enumerate(chosen)
+        ]
         _both_ways(server, targets, samples, folder)
 
 
