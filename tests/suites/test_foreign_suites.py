@@ -77,6 +77,8 @@ def test_steps_of_a_program_are_read_from_what_it_prints() -> None:
         (cli_suite.Step("s", "x", ("yes",)), 0, "oh yes", ""),
         (cli_suite.Step("s", "x", ("yes",)), 0, "oh\nno", "'yes' is not in: oh no"),
         (cli_suite.Step("s", "x"), 1, "error", "exit code 1: error"),
+        (cli_suite.Step("s", "x", says_not=("no",)), 0, "oh\nno", "'no' is in: oh no"),
+        (cli_suite.Step("s", "x", is_refused=None), 1, "no", ""),
         (cli_suite.Step("s", "x", is_refused=True), 1, "no", ""),
         (cli_suite.Step("s", "x", is_refused=True), 0, "done", "exit code 0: done"),
     ],

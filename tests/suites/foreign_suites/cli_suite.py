@@ -24,12 +24,16 @@ missing = cargo.missing
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command, and what it must print. `{token}` stands for the token that was made."""
+    """One command, and what it must and must not print.
+
+    `{token}` stands for the token that was made. `is_refused` None: it may end in any way.
+    """
 
     name: str
     command: str
     says: tuple[str, ...] = ()
-    is_refused: bool = False
+    says_not: tuple[str, ...] = ()
+    is_refused: bool | None = False
     login: tuple[str, ...] = ROOT
 
 
@@ -79,9 +83,11 @@ STEPS = (
     Step(TOKEN_STEP, "--quiet pat create robot 1day"),
     Step("list tokens", "pat list", ("robot",)),
     Step("log in by token", "stream list", ("shop",), login=("--token", "{token}")),
-    Step("delete the token", "pat delete robot"),
+    # Where no desktop keeps secrets, the program deletes the token and then fails to forget it.
+    Step("delete the token", "pat delete robot", is_refused=None),
+    Step("list no token", "pat list", says_not=("robot",)),
     Step("the deleted token", "stream list", is_refused=True, login=("--token", "{token}")),
-    Step("stats", "stats", ("Streams Count", "Messages Count")),
+    Step("stats", "stats", ("Streams Count", "Message Count")),
     Step("list clients", "client list", ("TCP",)),
     Step("cluster", "cluster metadata", (str(TCP_PORT),)),
     Step("add partitions", "partition create shop orders 2"),
@@ -124,10 +130,11 @@ def _run(program: Path, folder: Path) -> Iterator[Result]:
 def problem(step: Step, code: int, text: str) -> str:
     """What is wrong with the answer, or nothing."""
     shown = " ".join(text.split())
-    if (code != 0) != step.is_refused:
+    if step.is_refused not in (None, code != 0):
         return f"exit code {code}: {shown}"
-    unsaid = [words for words in step.says if words not in text]
-    return f"{unsaid[0]!r} is not in: {shown}" if unsaid else ""
+    unsaid = [f"{words!r} is not in: {shown}" for words in step.says if words not in text]
+    unsaid += [f"{words!r} is in: {shown}" for words in step.says_not if words in text]
+    return unsaid[0] if unsaid else ""
 
 
 def _command(command: list[str], folder: Path) -> tuple[int, str]:
@@ -137,7 +144,7 @@ def _command(command: list[str], folder: Path) -> tuple[int, str]:
         done = subprocess.run(
             command,
             cwd=folder,
-            env=others | {"IGGY_HOME": str(folder / "home")},
+            env=others | {"IGGY_HOME": str(folder / "home"), "RUST_BACKTRACE": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -149,4 +156,6 @@ def _command(command: list[str], folder: Path) -> tuple[int, str]:
         return -1, f"no end in {COMMAND_S_MAX:.0f} s"
     with (folder / "commands.txt").open("a") as log:
         log.write(f"$ iggy {' '.join(command[1:])}\n{done.stdout}\n")
-    return done.returncode, done.stdout
+    # It warns on standard output, before what was asked for, that no desktop keeps secrets.
+    lines = [line for line in done.stdout.splitlines() if " WARN" not in line]
+    return done.returncode, "\n".join(lines)
