@@ -21,6 +21,14 @@ def write_life(disk: Disk, folder: str, life: Life, *, sync: bool) -> None:
     file.close()
 
 
+def held_life(disk: Disk, folder: str) -> File:
+    """The file, for a sync that covers it: closed as soon as it is released."""
+    file = disk.open(f"{folder}/{layout.LIFE_FILE}")
+    file.hold()
+    file.close()
+    return file
+
+
 def _sync(file: File) -> None:
     try:
         file.sync()
@@ -40,7 +48,14 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
             decisions.append(Decision(DecisionKind.FOLDER_MISSING, folder, why=why))
         return decisions
     life = read_life(disk, folder)
-    if life is None:
+    if life is None and place.is_new:
+        # Nobody's: a power cut brought it back without the note that says whose it was.
+        target = move_away(disk, folder, suffix="stale-unknown")
+        why = f"it was there before the partition was made and is now {target}"
+        decisions.append(Decision(DecisionKind.FOLDER_SET_ASIDE, folder, why=why))
+        disk.make_folders(folder)
+        write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=True)
+    elif life is None:
         write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=True)
     elif life.incarnation != place.incarnation:
         target = move_away(disk, folder, suffix=f"stale-{life.incarnation}")

@@ -17,7 +17,7 @@ from iggy_broker.storage.cutting import Decision
 from iggy_broker.storage.disk import File
 from iggy_broker.storage.group_reads import GroupReads
 from iggy_broker.storage.layout import parents_of
-from iggy_broker.storage.life import settle_life, wipe, write_life
+from iggy_broker.storage.life import held_life, settle_life, wipe, write_life
 from iggy_broker.storage.partition_log import LogOptions, PartitionLog
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
 from iggy_broker.storage.records import Life
@@ -37,17 +37,9 @@ from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode
 
 __all__ = [
-    "SENDFILE_BYTES_MIN",
-    "ConsumerKey",
-    "FileRange",
-    "Part",
-    "Partition",
-    "PartitionOptions",
-    "PartitionPlace",
-    "Polled",
-    "StorageParts",
-    "Strategy",
-]
+    "SENDFILE_BYTES_MIN", "ConsumerKey", "FileRange", "Part", "Partition", "PartitionOptions",
+    "PartitionPlace", "Polled", "StorageParts", "Strategy",
+]  # fmt: skip
 
 POLL_OFFSET, POLL_TIMESTAMP, POLL_FIRST, POLL_LAST, POLL_NEXT = 1, 2, 3, 4, 5
 
@@ -62,6 +54,7 @@ class Partition:
         "_clock",
         "_commit",
         "_deleted",
+        "_life_is_new",
         "_offsets",
         "_options",
         "_parts",
@@ -92,6 +85,7 @@ class Partition:
         self.recovery: tuple[Decision, ...] = tuple(recovered.decisions)
         self.fenced = recovered.fenced  # why it is not served; "" if it is
         self._deleted = False
+        self._life_is_new = not recovered.segments  # the first sync covers it
         self.must_wait = False  # the last append must not be answered before `wait_durable()`
         self._options = options
         self._persisted = options.persisted
@@ -330,6 +324,9 @@ class Partition:
             files, folders = self._offsets.take_unsynced()
             for file in files:
                 file.hold()
+        if log_work is not None and self._life_is_new:
+            self._life_is_new = False
+            files = [*files, held_life(self._parts.disk, self.place.folder)]
         covered = Covered(self.log.epoch, log_work, files)
         if log_work is not None:
             # Offsets first: one that was drawn back must not be found ahead of newer data again.
