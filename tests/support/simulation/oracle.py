@@ -52,6 +52,7 @@ class Partition:
     purging: bool = False  # a purge that was not answered
     stored: dict[int, set[int]] = field(default_factory=dict)  # by consumer, candidates
     kept: dict[int, set[int]] = field(default_factory=dict)  # the same, through a power cut
+    late: dict[int, set[int]] = field(default_factory=dict)  # not answered: may be done later
 
 
 class Oracle:
@@ -169,6 +170,7 @@ class Oracle:
         for sent in partition.open.values():
             sent.gone = "it was not there after a restart"
         partition.open.clear()
+        partition.late.clear()
         partition.acked_end = end
         if partition.persisted or synced_at_start:
             partition.floor = end
@@ -220,20 +222,29 @@ class Oracle:
 
     def stored(self, key: Key, consumer: int, offset: int) -> None:
         if (partition := self.partitions.get(key)) is not None:
-            partition.stored[consumer] = {offset}
-            partition.kept[consumer] = {offset}
+            late = partition.late.get(consumer, set())
+            partition.stored[consumer] = {offset} | late
+            partition.kept[consumer] = {offset} | late
+
+    def unanswered(self, key: Key, consumer: int, offset: int) -> None:
+        """A store was cut off. Until a restart it may still happen, also after later ones."""
+        if (partition := self.partitions.get(key)) is not None:
+            partition.late.setdefault(consumer, set()).add(offset)
 
     def committing(self, key: Key, consumer: int, last: int | None) -> None:
         """A poll with auto-commit. `last` None: its answer never came, it may have read any end."""
         partition = self.partitions.get(key)
         if partition is None:
             return
+        late = partition.late.setdefault(consumer, set())
+        ends = range(len(partition.bound) + len(partition.open) + 1)
+        if last is None:
+            late.update(ends)
         for candidates in (partition.stored, partition.kept):
             if last is None:
-                ends = range(len(partition.bound) + len(partition.open) + 1)
                 candidates[consumer] = candidates.get(consumer, {ABSENT}) | set(ends)
             else:
-                candidates[consumer] = {last}  # the poll began behind what was stored
+                candidates[consumer] = {last} | late  # the poll began behind what was stored
 
     def offset_read(self, key: Key, consumer: int, found: tuple[int, int] | None) -> None:
         """(stored, current) as the broker says, None if nothing is stored."""
@@ -247,7 +258,7 @@ class Oracle:
         if stored not in candidates and not partition.damaged:
             wanted = sorted(candidates)[:6]
             raise ViolationError(f"{key}: consumer {consumer} has {stored}, stored was {wanted}")
-        partition.stored[consumer] = {stored}
+        partition.stored[consumer] = {stored} | partition.late.get(consumer, set())
 
     def _offsets_after_power_cut(self, partition: Partition) -> None:
         if partition.offsets_persisted and partition.persisted:

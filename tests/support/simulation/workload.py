@@ -165,7 +165,12 @@ class Worker:
         offset = self.chance.randint(0, max(end - 1, 0))
         stream, topic, partition_id = key
         self.oracle.storing(key, consumer, offset)
-        await self.client.call(calls.store_offset(consumer, stream, topic, partition_id, offset))
+        call = calls.store_offset(consumer, stream, topic, partition_id, offset)
+        try:
+            await self.client.call(call)
+        except LOST:
+            self.oracle.unanswered(key, consumer, offset)
+            raise
         self.oracle.count("stored offsets")
         self.oracle.stored(key, consumer, offset)
 
