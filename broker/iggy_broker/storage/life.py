@@ -88,3 +88,6 @@ def wipe(disk: Disk, folder: str) -> None:
         known = layout.log_first_offset(name), layout.index_first_offset(name)
         if known != (None, None):
             disk.remove(f"{folder}/{name}")
+    # Gone for good before anybody writes that the purge is over: a power cut between the two would
+    # else bring purged messages back.
+    disk.sync_folder(folder)
