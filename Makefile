@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Native and JVM logs that concern no user: a loopback host name, a missing native Hadoop library.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: help setup sim demo test check format kernel lock wheel interop bench docs clean
+.PHONY: help setup sim faults demo test check format kernel lock wheel interop bench docs clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ test: $(INSTALLED) ## all tests that need no cluster (ARGS="tests/wire -k batch"
 
 sim: $(INSTALLED) ## simulated brokers with faults: SEED=7 replays one, SEEDS=1000 runs many
 	@PYTHONHASHSEED=0 PYTHONPATH=tests/support $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(ARGS)
+
+faults: $(INSTALLED) ## faults on real brokers, the long ones too (ARGS="-k kills" for some)
+	@$(BIN)/python -m pytest tests/faults -m "long or not long" $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, layers, and whether requirements.lock has all that pyproject.toml wants
 	@$(BIN)/python -m pip check --quiet

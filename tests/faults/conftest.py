@@ -1,0 +1,29 @@
+"""What the tests of faults share: a place for the figures that they measured, printed below the run."""
+
+from collections.abc import Callable
+
+import pytest
+
+FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = []
+
+
+@pytest.fixture
+def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Notes one line of what was seen; `make faults` prints them all, for docs/reliability.md."""
+    figures = request.config.stash[FIGURES]
+    name = request.node.name
+    return lambda line: figures.append(f"{name}: {line}")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    figures = config.stash.get(FIGURES, [])
+    if figures:
+        terminalreporter.section("measured")
+    for line in figures:
+        terminalreporter.write_line(line)
