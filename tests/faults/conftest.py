@@ -1,4 +1,4 @@
-"""What the tests of faults share: a place for the figures that they measured, printed below the run."""
+"""What the tests of faults share: a place for figures that they measured, printed below a run."""
 
 from collections.abc import Callable
 
