@@ -20,7 +20,7 @@ import msgspec
 from iggy_broker.errors import Reject
 from iggy_broker.metadata import changes, user_changes
 from iggy_broker.metadata.change_base import Change
-from iggy_broker.metadata.model import ROOT_USER_ID, Reference, State, User
+from iggy_broker.metadata.model import ROOT_USER_ID, Caller, Reference, State, User
 from iggy_wire.codes import Command
 from iggy_wire.cursor import Reader
 from iggy_wire.errors import ErrorCode
@@ -179,6 +179,15 @@ def authorize(state: State, user_id: int, command: int, target: Target = NO_TARG
     if not _is_allowed(state, user, rule, target):
         name = Command(command).name.lower()
         raise Reject(ErrorCode.UNAUTHORIZED, f"user {user.name!r}: {name} {_told(target)}")
+
+
+def check_caller(state: State, caller: Caller) -> None:
+    """Reject with UNAUTHORIZED a user who was deleted: the id may be another user's by now."""
+    if caller.user_id == ROOT_USER_ID:
+        return
+    user = state.users.get(caller.user_id)
+    if user is None or user.created_at_us != caller.since_us:
+        raise Reject(ErrorCode.UNAUTHORIZED, f"user {caller.user_id} was deleted meanwhile")
 
 
 def authorize_change(state: State, user_id: int, change: Change) -> None:

@@ -166,6 +166,16 @@ class User(msgspec.Struct, frozen=True):
     tokens: Mapping[str, Token] = {}  # by name
 
 
+class Caller(msgspec.Struct, frozen=True, array_like=True):
+    """Who asks for a change. Ids of users are given again: the time tells one from the next."""
+
+    user_id: int
+    since_us: int  # when the user was made
+
+
+BROKER: Final = Caller(ROOT_USER_ID, ROOT_CREATED_AT_US)  # the broker itself acts as root
+
+
 class Placed(msgspec.Struct, frozen=True, array_like=True):
     """A partition and where it hangs: what a shard needs to open, purge or remove it."""
 

@@ -20,7 +20,7 @@ import msgspec
 
 from iggy_broker.clock import Clock
 from iggy_broker.errors import Deny, Reject
-from iggy_broker.metadata.access import authorize_change
+from iggy_broker.metadata.access import authorize_change, check_caller
 from iggy_broker.metadata.applied import Applied
 from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import (
@@ -35,7 +35,7 @@ from iggy_broker.metadata.changes import (
 from iggy_broker.metadata.groups import busy_partitions
 from iggy_broker.metadata.journal import Journal, JournalFull
 from iggy_broker.metadata.memberships import GroupPlace
-from iggy_broker.metadata.model import ROOT_USER_ID, Placed, State
+from iggy_broker.metadata.model import BROKER, Caller, Placed, State
 from iggy_wire.errors import ErrorCode
 
 WAITING_CHANGES_MAX: Final = 10_000  # beyond: the change is refused, nothing was logged
@@ -92,7 +92,7 @@ class Replica:
         """The metadata as this shard knows it."""
         return self._state
 
-    async def submit(self, change: AnyChange, *, user_id: int = ROOT_USER_ID) -> Result:
+    async def submit(self, change: AnyChange, *, caller: Caller = BROKER) -> Result:
         """Make a change, from any shard; Reject (or Deny) when it cannot be made.
 
         When this returns the change is durable, and applied on every shard.
@@ -119,7 +119,7 @@ class Replica:
 class _Request(msgspec.Struct, frozen=True, array_like=True):
     """A change that a follower was asked for."""
 
-    user_id: int
+    caller: Caller
     change: AnyChange
 
 
@@ -146,9 +146,9 @@ class Follower(Replica):
         self._links = links
         self._turn = asyncio.Lock()  # records are applied one after the other
 
-    async def submit(self, change: AnyChange, *, user_id: int = ROOT_USER_ID) -> Result:
+    async def submit(self, change: AnyChange, *, caller: Caller = BROKER) -> Result:
         """Ask shard 0 for the change."""
-        request = _ENCODER.encode(_Request(user_id, change))
+        request = _ENCODER.encode(_Request(caller, change))
         reply = _REPLY_DECODER.decode(await self._links.request_metadata(request))
         if reply.result is None:
             refusal = Deny if reply.denied else Reject
@@ -165,11 +165,11 @@ class Follower(Replica):
 class _Turn:
     """A change from the moment it waits until it is answered."""
 
-    __slots__ = ("answer", "applied", "change", "entry", "refusal", "user_id")
+    __slots__ = ("answer", "applied", "caller", "change", "entry", "refusal")
 
-    def __init__(self, change: AnyChange, user_id: int, answer: asyncio.Future[Result]) -> None:
+    def __init__(self, change: AnyChange, caller: Caller, answer: asyncio.Future[Result]) -> None:
         self.change = change
-        self.user_id = user_id
+        self.caller = caller
         self.answer = answer
         self.entry: Entry | None = None
         self.applied: Applied | None = None
@@ -209,14 +209,14 @@ class Writer(Replica):
         self._wake = asyncio.Event()
         self._failure: BaseException | None = None
 
-    async def submit(self, change: AnyChange, *, user_id: int = ROOT_USER_ID) -> Result:
+    async def submit(self, change: AnyChange, *, caller: Caller = BROKER) -> Result:
         """Make a change. What `run` died of is raised here too."""
         if self._failure is not None:
             raise self._failure
         if len(self._waiting) >= WAITING_CHANGES_MAX:
             raise Deny(ErrorCode.TRANSIENT_NOT_ACCEPTED, f"{WAITING_CHANGES_MAX} changes wait")
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Turn(change, user_id, answer))
+        self._waiting.append(_Turn(change, caller, answer))
         self._wake.set()
         return await answer
 
@@ -224,7 +224,7 @@ class Writer(Replica):
         """Another shard's `submit`, as its `Follower` encoded it."""
         asked = _REQUEST_DECODER.decode(request)
         try:
-            result = await self.submit(asked.change, user_id=asked.user_id)
+            result = await self.submit(asked.change, caller=asked.caller)
         except Reject as error:
             denied = isinstance(error, Deny)
             return _ENCODER.encode(_Reply(code=error.code, detail=error.detail, denied=denied))
@@ -259,7 +259,8 @@ class Writer(Replica):
             group.append(turn)
             turn.entry = self._entry(state, turn, now_us)
             try:
-                authorize_change(state, turn.user_id, turn.change)
+                check_caller(state, turn.caller)
+                authorize_change(state, turn.caller.user_id, turn.change)
                 turn.applied = apply(state, turn.entry)
             except Reject as error:
                 turn.refusal = error
@@ -275,7 +276,7 @@ class Writer(Replica):
             busy = busy_partitions(state, change, self._in_flight)
             change = msgspec.structs.replace(change, busy=busy)
         op = state.op if isinstance(change, Volatile) else state.op + 1
-        return Entry(op, now_us, turn.user_id, change)
+        return Entry(op, now_us, turn.caller.user_id, change)
 
     async def _serve_group(self, group: Sequence[_Turn]) -> None:
         accepted = [turn for turn in group if turn.applied is not None]

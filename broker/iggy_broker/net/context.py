@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from iggy_broker.errors import Deny
+from iggy_broker.metadata.model import Caller
 from iggy_broker.net.members import Members
 from iggy_broker.net.passwords import Passwords
 from iggy_wire.errors import ErrorCode
@@ -116,18 +117,25 @@ class Context:
     services: Services
     session: Session  # user_id, client_number, address, transport
     header: RequestHeader
-    _user_id: int | None = field(init=False, repr=False)
+    _caller: Caller | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Whoever asked stays who asked, also when the session moves while the request runs."""
-        object.__setattr__(self, "_user_id", self.session.user_id)
+        user_id, since_us = self.session.user_id, self.session.user_since_us
+        caller = None if user_id is None else Caller(user_id, since_us)
+        object.__setattr__(self, "_caller", caller)
 
     @property
     def user_id(self) -> int:
-        """Who asks. Deny with UNAUTHENTICATED if that is nobody."""
-        if self._user_id is None:
+        """The id of who asks. Deny with UNAUTHENTICATED if that is nobody."""
+        return self.caller.user_id
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, for a change. Deny with UNAUTHENTICATED if that is nobody."""
+        if self._caller is None:
             raise Deny(ErrorCode.UNAUTHENTICATED, "log in first")
-        return self._user_id
+        return self._caller
 
 
 Handler = Callable[[Context, Any], Awaitable[Answer]]

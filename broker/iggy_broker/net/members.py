@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from iggy_broker.metadata.assignment import Handover
     from iggy_broker.metadata.changes import JoinGroup
     from iggy_broker.metadata.memberships import GroupPlace
+    from iggy_broker.metadata.model import Caller
     from iggy_broker.metadata.replica import Replica
 
 RETRY_PAUSE_S: Final = 0.05  # when shard 0 has too many changes waiting
@@ -39,11 +40,11 @@ class Members:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    async def join(self, change: JoinGroup, user_id: int) -> Result:
+    async def join(self, change: JoinGroup, caller: Caller) -> Result:
         """Submit a join so that an end of the session comes after it."""
         self._joining[change.session] += 1
         try:
-            return await self._replica.submit(change, user_id=user_id)
+            return await self._replica.submit(change, caller=caller)
         finally:
             self._joining[change.session] -= 1
             if not self._joining[change.session]:

@@ -10,9 +10,9 @@ import pytest
 
 from iggy_broker.clock import SystemClock
 from iggy_broker.errors import Deny, Reject
-from iggy_broker.metadata import changes, journal, replica
+from iggy_broker.metadata import changes, journal, replica, user_changes
 from iggy_broker.metadata.changes import Result
-from iggy_broker.metadata.model import Placed, State
+from iggy_broker.metadata.model import Caller, Placed, State
 from iggy_broker.metadata.replica import Follower, Replica, Writer
 from iggy_broker.storage.disk import StorageFailed
 from iggy_wire.errors import ErrorCode
@@ -148,6 +148,32 @@ def test_of_two_wishes_for_one_name_one_comes_true(tmp_path: Path) -> None:
         )
 
         assert [type(outcome) for outcome in outcomes] == [Result, Reject, Reject]
+
+    with_shards(tmp_path, work)
+
+
+def test_a_waiting_change_is_not_made_for_whoever_has_the_id_next(tmp_path: Path) -> None:
+    async def work(shards: Shards) -> None:
+        await shards.writer.submit(changes.CreateRoot("root", "hash"))
+        made = await shards.writer.submit(user_changes.CreateUser("alice", "hash"))
+        assert made.user is not None
+        alice = Caller(made.user.id, made.user.created_at_us)
+        asked = [
+            shards.writer.submit(user_changes.DeleteUser("alice")),
+            shards.writer.submit(user_changes.CreateUser("bob", "hash")),
+            *(
+                one.submit(user_changes.CreateToken("ci", f"{n}", 0, 10), caller=alice)
+                for n, one in enumerate(shards.all)
+            ),
+        ]
+
+        _, created, *refused = await asyncio.gather(*asked, return_exceptions=True)
+
+        assert isinstance(created, Result) and created.user is not None
+        assert created.user.id == alice.user_id
+        assert shards.writer.state.users[alice.user_id].tokens == {}
+        for one in refused:
+            assert isinstance(one, Reject) and one.code is ErrorCode.UNAUTHORIZED
 
     with_shards(tmp_path, work)
 

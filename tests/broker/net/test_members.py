@@ -10,7 +10,7 @@ from iggy_broker.metadata import changes
 from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import AnyChange, Entry, Result, Volatile
 from iggy_broker.metadata.memberships import GroupPlace
-from iggy_broker.metadata.model import State
+from iggy_broker.metadata.model import BROKER, Caller, State
 from iggy_broker.net.members import Members
 from iggy_wire.errors import ErrorCode
 
@@ -32,8 +32,8 @@ class Metadata:
         self.refusals = refusals
         self.slow: asyncio.Event | None = None
 
-    async def submit(self, change: AnyChange, *, user_id: int = 0) -> Result:
-        del user_id
+    async def submit(self, change: AnyChange, *, caller: Caller = BROKER) -> Result:
+        del caller
         if self.slow is not None and isinstance(change, changes.JoinGroup):
             await self.slow.wait()
         await asyncio.sleep(0)
@@ -70,7 +70,7 @@ def join(session: int, *busy: int) -> changes.JoinGroup:
 def test_an_ended_session_leaves_however_often_it_is_refused() -> None:
     async def work(metadata: Metadata, members: Members) -> None:
         metadata.refusals = 0
-        await members.join(join(7), 0)
+        await members.join(join(7), BROKER)
         metadata.refusals = 2
         members.end_session(7)
         members.end_session(7)
@@ -94,7 +94,7 @@ def test_a_session_without_groups_asks_nobody() -> None:
 def test_a_session_that_ends_while_it_joins_does_not_stay() -> None:
     async def work(metadata: Metadata, members: Members) -> None:
         metadata.slow = asyncio.Event()
-        joining = asyncio.ensure_future(members.join(join(7), 0))
+        joining = asyncio.ensure_future(members.join(join(7), BROKER))
         await asyncio.sleep(0)
         members.end_session(7)  # not a member yet, but soon
         metadata.slow.set()
@@ -109,7 +109,7 @@ def test_a_session_that_ends_while_it_joins_does_not_stay() -> None:
 def test_a_refused_join_is_forgotten() -> None:
     async def work(metadata: Metadata, members: Members) -> None:
         try:
-            await members.join(join(7), 0)
+            await members.join(join(7), BROKER)
         except Reject as refusal:
             assert refusal.code == ErrorCode.TRANSIENT_NOT_ACCEPTED
         assert metadata.sessions == []
@@ -121,8 +121,8 @@ def test_a_refused_join_is_forgotten() -> None:
 
 def test_a_commit_lets_the_partition_go() -> None:
     async def work(metadata: Metadata, members: Members) -> None:
-        await members.join(join(7), 0)
-        await members.join(join(8, 3), 0)
+        await members.join(join(7), BROKER)
+        await members.join(join(8, 3), BROKER)
         members.committed(G, 2)
         assert not members._tasks, "2 went at once"
         for _ in range(3):
@@ -138,8 +138,8 @@ def test_a_commit_lets_the_partition_go() -> None:
 
 def test_time_runs_out_by_the_clock_of_the_loop() -> None:
     async def work(metadata: Metadata, members: Members) -> None:
-        await members.join(join(7), 0)
-        await members.join(join(8, 3), 0)
+        await members.join(join(7), BROKER)
+        await members.join(join(8, 3), BROKER)
         started = asyncio.get_running_loop().time()
         timeouts = asyncio.ensure_future(members.run_timeouts(200_000))
         while metadata.state.memberships.of_group(G).handovers:  # noqa: ASYNC110 -- it is a value
@@ -152,7 +152,7 @@ def test_time_runs_out_by_the_clock_of_the_loop() -> None:
 
 def test_a_stopping_shard_starts_nothing() -> None:
     async def work(metadata: Metadata, members: Members) -> None:
-        await members.join(join(7), 0)
+        await members.join(join(7), BROKER)
         members.close()
         members.end_session(7)
         members.committed(G, 0)

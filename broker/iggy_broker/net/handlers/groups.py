@@ -14,7 +14,7 @@ from iggy_wire.codes import Command
 async def create_group(context: Context, request: requests.CreateConsumerGroup) -> Answer:
     """Make a group; the reply describes it."""
     change = changes.CreateGroup(request.stream.value, request.topic.value, request.name)
-    result = await context.services.replica.submit(change, user_id=context.user_id)
+    result = await context.services.replica.submit(change, caller=context.caller)
     assert result.group is not None, "a created group comes with its result"
     group = replies.Group(result.group.id, result.partitions_count, 0, result.group.name)
     body = replies.GroupDetails(group).encode()
@@ -24,7 +24,7 @@ async def create_group(context: Context, request: requests.CreateConsumerGroup) 
 async def delete_group(context: Context, request: requests.DeleteConsumerGroup) -> Answer:
     """Delete a group."""
     change = changes.DeleteGroup(request.stream.value, request.topic.value, request.group.value)
-    result = await context.services.replica.submit(change, user_id=context.user_id)
+    result = await context.services.replica.submit(change, caller=context.caller)
     return Answer(op=result.op, timestamp_us=result.at_us)
 
 
@@ -55,11 +55,11 @@ async def get_groups(context: Context, request: requests.GetConsumerGroups) -> A
 
 async def join_group(context: Context, request: requests.JoinConsumerGroup) -> Answer:
     """The calling session becomes a member; joining twice changes nothing."""
-    user_id = context.user_id  # refuses a session that has ended: it would never leave
+    caller = context.caller  # refuses a session that has ended: it would never leave
     target = (request.stream.value, request.topic.value, request.group.value)
     number = context.session.number
     change = changes.JoinGroup(*target, session=number)
-    result = await context.services.members.join(change, user_id)
+    result = await context.services.members.join(change, caller)
     if context.session.number != number:  # it ended meanwhile, here or on another shard
         context.services.members.end_session(number)
     return Answer(op=result.op, timestamp_us=result.at_us)
@@ -69,7 +69,7 @@ async def leave_group(context: Context, request: requests.LeaveConsumerGroup) ->
     """The calling session is no member any more. CONSUMER_GROUP_MEMBER_NOT_FOUND if it was none."""
     target = (request.stream.value, request.topic.value, request.group.value)
     change = changes.LeaveGroup(*target, session=context.session.number)
-    result = await context.services.replica.submit(change, user_id=context.user_id)
+    result = await context.services.replica.submit(change, caller=context.caller)
     return Answer(op=result.op, timestamp_us=result.at_us)
 
 

@@ -155,7 +155,7 @@ def _check_partitions_count(count: int, *, least: int) -> None:
 
 
 async def _submit(context: Context, change: AnyChange) -> Result:
-    return await context.services.replica.submit(change, user_id=context.user_id)
+    return await context.services.replica.submit(change, caller=context.caller)
 
 
 async def _change(context: Context, change: AnyChange) -> Answer:

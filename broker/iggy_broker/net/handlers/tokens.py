@@ -41,7 +41,7 @@ async def create_token(context: Context, request: requests.CreatePersonalAccessT
         lifetime_us=0 if request.expiry_us in _NEVER else request.expiry_us,
         tokens_max=context.services.config.personal_access_token.max_tokens_per_user,
     )
-    result = await context.services.replica.submit(change, user_id=context.user_id)
+    result = await context.services.replica.submit(change, caller=context.caller)
     body = replies.NewToken(token).encode()
     return Answer(body, op=result.op, timestamp_us=result.at_us)
 
@@ -49,7 +49,7 @@ async def create_token(context: Context, request: requests.CreatePersonalAccessT
 async def delete_token(context: Context, request: requests.DeletePersonalAccessToken) -> Answer:
     """Delete a token; whoever is logged in with it stays so."""
     change = user_changes.DeleteToken(request.name)
-    result = await context.services.replica.submit(change, user_id=context.user_id)
+    result = await context.services.replica.submit(change, caller=context.caller)
     return Answer(op=result.op, timestamp_us=result.at_us)
 
 

@@ -149,7 +149,7 @@ def _stored(permissions: Permissions | None) -> bytes:
 
 
 async def _submit(context: Context, change: UserChange) -> Result:
-    result = await context.services.replica.submit(change, user_id=context.user_id)
+    result = await context.services.replica.submit(change, caller=context.caller)
     whom = change.name if isinstance(change, user_changes.CreateUser) else change.user
     told = {"client": context.session.client_number, "user": context.user_id}
     logger.info("= %s: %s", _TOLD[type(change)], whom, extra=told)
