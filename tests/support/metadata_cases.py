@@ -10,7 +10,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.metadata import changes, user_changes
 from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import AnyChange, Entry
-from iggy_broker.metadata.model import State
+from iggy_broker.metadata.model import Defaults, State
 from iggy_broker.storage.disk import RealDisk, RealFile
 from iggy_wire.options import make_options
 
@@ -31,6 +31,7 @@ CHANGES: st.SearchStrategy[AnyChange] = st.one_of(
         COUNTS,
         st.sampled_from([(), make_options({"durability": "persisted"})]),
     ),
+    st.builds(changes.SettleDefaults, st.builds(Defaults, COUNTS, COUNTS)),
     st.builds(
         changes.UpdateTopic,
         REFERENCES,

@@ -109,6 +109,7 @@ def _create_topic(state: State, entry: Entry, change: changes.CreateTopic) -> Ap
         created_at_us=entry.at_us,
         options=_merged((), change.options),
         partitions=partitions,
+        defaults=change.defaults,
     )
     grown = replace(
         stream,
@@ -121,6 +122,15 @@ def _create_topic(state: State, entry: Entry, change: changes.CreateTopic) -> Ap
         Result(entry.op, entry.at_us, stream_id=stream.id, topic=topic),
         opened=_placed(stream.id, [topic]),
     )
+
+
+def _settle_defaults(state: State, entry: Entry, change: changes.SettleDefaults) -> Applied:
+    for stream in state.streams.values():
+        for topic in stream.topics.values():
+            if topic.defaults is None:
+                settled = replace(topic, defaults=change.defaults)
+                state = _put_stream(state, _put_topic(state.streams[stream.id], settled))
+    return done(state, entry)
 
 
 def _update_topic(state: State, entry: Entry, change: changes.UpdateTopic) -> Applied:
@@ -228,6 +238,7 @@ _APPLY: Final[Mapping[type, Callable[[State, Entry, Any], Applied]]] = {
     changes.DeleteStream: _delete_stream,
     changes.PurgeStream: _purge_stream,
     changes.CreateTopic: _create_topic,
+    changes.SettleDefaults: _settle_defaults,
     changes.UpdateTopic: _update_topic,
     changes.DeleteTopic: _delete_topic,
     changes.PurgeTopic: _purge_topic,

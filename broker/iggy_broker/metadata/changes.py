@@ -16,7 +16,7 @@ import msgspec
 
 from iggy_broker.metadata import user_changes
 from iggy_broker.metadata.change_base import Change
-from iggy_broker.metadata.model import Group, Reference, Stream, Topic, User
+from iggy_broker.metadata.model import Defaults, Group, Reference, Stream, Topic, User
 from iggy_wire.options import Options
 
 
@@ -59,6 +59,13 @@ class CreateTopic(Change, frozen=True, tag="create_topic"):
     name: str
     partitions_count: int
     options: Options = ()
+    defaults: Defaults | None = None
+
+
+class SettleDefaults(Change, frozen=True, tag="settle_defaults"):
+    """At start: topics of an older broker get the defaults that are in force now, once."""
+
+    defaults: Defaults
 
 
 class UpdateTopic(Change, frozen=True, tag="update_topic"):
@@ -166,6 +173,7 @@ AnyChange = (
     | DeleteStream
     | PurgeStream
     | CreateTopic
+    | SettleDefaults
     | UpdateTopic
     | DeleteTopic
     | PurgeTopic

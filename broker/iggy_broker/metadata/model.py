@@ -80,6 +80,16 @@ class Group(msgspec.Struct, frozen=True):
     created_at_us: int
 
 
+class Defaults(msgspec.Struct, frozen=True):
+    """What the node's settings said when a topic was made, of what is frozen then.
+
+    Iggy protocol 0.11: these two belong to the topic from then on, all others follow the node.
+    """
+
+    message_expiry_us: int
+    max_topic_size_bytes: int
+
+
 class Topic(msgspec.Struct, frozen=True):
     """A topic with its partitions in ascending order: `partitions[n].id == n`."""
 
@@ -91,6 +101,7 @@ class Topic(msgspec.Struct, frozen=True):
     groups: Mapping[int, Group] = {}
     group_names: Mapping[str, int] = {}
     next_group_id: int = 0
+    defaults: Defaults | None = None  # None: made by an older broker, settled at the next start
 
     def find_group(self, group: Reference) -> Group | None:
         """The group with that id or name."""

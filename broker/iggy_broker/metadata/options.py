@@ -1,8 +1,9 @@
 """The options of a topic: which there are, what is legal, and what is in force. Pure.
 
-A value that the client did not send is not frozen when the topic is made: it follows the node's
-configuration, so that switching `enforce_fsync` on and restarting changes existing topics. What
-was sent is stored and reported in the kind of its key: `128 MiB` comes back as 134217728.
+A value that the client did not send follows the node's configuration, so that switching
+`enforce_fsync` on and restarting changes existing topics. Two are frozen when the topic is made
+(`model.Defaults`): whether old messages go must not change behind the back of a topic. What was
+sent is stored and reported in the kind of its key: `128 MiB` comes back as 134217728.
 
 Keys, kinds and bounds: Iggy protocol 0.11, options. Its older half knows `enforce_fsync`, its newer
 half `durability` and `consumer_offset_durability` (the 0.9.0 clients always send both); we take
@@ -22,6 +23,7 @@ from iggy_broker import config_values as values
 from iggy_broker.config_sections import SYNC_BYTES_DEFAULT, Config
 from iggy_broker.config_values import SERVER_DEFAULT, UNLIMITED
 from iggy_broker.errors import Deny
+from iggy_broker.metadata.model import Defaults, Topic
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.options import Option, Options, Value, ValueKind, make_options
 
@@ -214,9 +216,27 @@ def node_settings(config: Config) -> TopicSettings:
     )
 
 
+def defaults_of(node: TopicSettings) -> Defaults:
+    """What is frozen for a topic that is made now."""
+    return Defaults(node.message_expiry_us, node.max_topic_size_bytes)
+
+
+def settings_of_topic(topic: Topic, node: TopicSettings) -> TopicSettings:
+    """What is in force for a topic."""
+    return settings_of(topic.options, node, topic.defaults)
+
+
 @functools.lru_cache(maxsize=REMEMBERED_MAX)
-def settings_of(options: Options, node: TopicSettings) -> TopicSettings:
-    """What is in force for a topic with these (checked) options."""
+def settings_of(
+    options: Options, node: TopicSettings, defaults: Defaults | None = None
+) -> TopicSettings:
+    """What is in force with these (checked) options, over these frozen defaults."""
+    if defaults is not None:
+        node = msgspec.structs.replace(
+            node,
+            message_expiry_us=defaults.message_expiry_us,
+            max_topic_size_bytes=defaults.max_topic_size_bytes,
+        )
     given = {_BY_KEY[option.key].field: _parsed(option) for option in options}
     if given.get("size_of_messages_required_to_save_bytes") == SERVER_DEFAULT:
         del given["size_of_messages_required_to_save_bytes"]

@@ -9,9 +9,10 @@ from iggy_broker.clock import Clock
 from iggy_broker.config_sections import Config
 from iggy_broker.metadata import credentials, journal
 from iggy_broker.metadata.apply import apply
-from iggy_broker.metadata.changes import CreateRoot, Entry
+from iggy_broker.metadata.changes import AnyChange, CreateRoot, Entry, SettleDefaults
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import ROOT_USER_ID, State
+from iggy_broker.metadata.options import defaults_of, node_settings
 from iggy_broker.storage.disk import Disk
 
 
@@ -37,12 +38,21 @@ def open_metadata(
     root = str(config.system.path)
     recovered = journal.load(root, disk=disk, entries_max=config.metadata.journal_slots, warn=warn)
     state, first_password = recovered.state, None
+    due: list[AnyChange] = []
     if ROOT_USER_ID not in state.users:
         password = config.root.password or credentials.random_password()
         first_password = None if config.root.password else password
-        change = CreateRoot(config.root.username, credentials.hash_password(password))
+        due.append(CreateRoot(config.root.username, credentials.hash_password(password)))
+    if any(
+        topic.defaults is None
+        for stream in state.streams.values()
+        for topic in stream.topics.values()
+    ):
+        due.append(SettleDefaults(defaults_of(node_settings(config))))
+    for change in due:
         entry = Entry(state.op + 1, clock.now_us(), ROOT_USER_ID, change)
         state = apply(state, entry).state
         recovered.journal.append_now(state, [entry])
+    if due:
         recovered.journal.close()
     return Opened(state, recovered.journal, recovered.notes, first_password)

@@ -148,6 +148,7 @@ def test_clients_change_only_what_a_row_is_for() -> None:
         changes.CreateRoot,
         changes.EndSession,
         changes.CompleteHandover,
+        changes.SettleDefaults,
         user_changes.DropExpiredTokens,
     }
     state = broker_of(Permissions(GlobalPermissions(*[True] * 10)))

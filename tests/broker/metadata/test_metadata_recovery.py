@@ -6,7 +6,11 @@ from pathlib import Path
 
 from iggy_broker import config
 from iggy_broker.clock import SystemClock
-from iggy_broker.metadata import credentials
+from iggy_broker.config_values import UNLIMITED
+from iggy_broker.metadata import changes, credentials
+from iggy_broker.metadata.apply import apply
+from iggy_broker.metadata.changes import AnyChange, Entry
+from iggy_broker.metadata.model import Defaults
 from iggy_broker.metadata.recovery import Opened, open_metadata
 from metadata_cases import QuickDisk
 
@@ -38,3 +42,22 @@ def test_credentials_count_on_the_first_start_only(tmp_path: Path) -> None:
     root = second.state.find_user("boss")
     assert root is not None
     assert credentials.verify(root.password_hash, "secret")
+
+
+def test_topics_of_an_older_broker_get_the_defaults_of_the_first_start_and_keep_them(
+    tmp_path: Path,
+) -> None:
+    opened = start(tmp_path)
+    old: list[AnyChange] = [changes.CreateStream("s"), changes.CreateTopic("s", "old", 1)]
+    state = opened.state
+    for change in old:  # as an older broker wrote them: without frozen defaults
+        entry = Entry(state.op + 1, 5, 0, change)
+        state = apply(state, entry).state
+        opened.journal.append_now(state, [entry])
+    opened.journal.close()
+
+    hour = start(tmp_path, IGGY_SYSTEM_SEGMENT_MESSAGE_EXPIRY="1 h")
+    day = start(tmp_path, IGGY_SYSTEM_SEGMENT_MESSAGE_EXPIRY="1 day")
+
+    assert day.state == hour.state
+    assert hour.state.stream("s").topic("old").defaults == Defaults(3_600_000_000, UNLIMITED)

@@ -246,6 +246,33 @@ def test_all_of_it_survives_a_restart(tmp_path: Path) -> None:
     assert seen[:2] == seen[2:]
 
 
+def test_defaults_of_expiry_and_size_are_those_of_the_moment_of_creation(tmp_path: Path) -> None:
+    async def make(caller: Caller) -> None:
+        await caller.stream("s")
+        await caller.topic("s", "absent")
+        zeros = make_options({"message_expiry": 0, "max_topic_size": 0})
+        await caller.topic("s", "zero", options=zeros)
+        await caller.topic("s", "own", options=make_options({"message_expiry": "3 h"}))
+
+    async def look(caller: Caller) -> None:
+        for name in ("absent", "zero", "own"):
+            await caller.body(requests.UpdateTopic(S, Identifier(name), name))  # changes nothing
+        await caller.topic("s", "late")
+        listed = replies.Topics.decode(await caller.body(requests.GetTopics(S))).topics
+        hour, tib = 3_600_000_000, 1 << 40
+        assert [(one.message_expiry_us, one.max_topic_size_bytes) for one in listed] == [
+            (hour, tib), (hour, tib), (3 * hour, tib), (2 * hour, UNLIMITED),
+        ]  # fmt: skip
+        for one in listed[:2]:
+            assert one.options == ()
+            derived = {option.key: option.get() for option in one.derived}
+            assert (derived["message_expiry"], derived["max_topic_size"]) == (hour, tib)
+
+    expiry, size = "IGGY_SYSTEM_SEGMENT_MESSAGE_EXPIRY", "IGGY_SYSTEM_TOPIC_MAX_SIZE"
+    with_broker(tmp_path, make, **{expiry: "1 h", size: "1 TiB"})
+    with_broker(tmp_path, look, **{expiry: "2 h"})
+
+
 def test_the_node_describes_itself(tmp_path: Path) -> None:
     async def work(caller: Caller) -> None:
         cluster = replies.Cluster.decode(await caller.body(requests.GetClusterMetadata()))

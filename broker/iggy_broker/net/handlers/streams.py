@@ -86,6 +86,7 @@ async def create_topic(context: Context, request: requests.CreateTopic) -> Answe
         topic_options.check_create(
             request.options, node, partitions_count=request.partitions_count
         ),
+        topic_options.defaults_of(node),
     )
     result = await _submit(context, change)
     assert result.topic is not None, "a created topic comes with its result"
@@ -184,7 +185,7 @@ def _stream(services: Services, stream: Stream) -> replies.Stream:
 
 def _topic(services: Services, topic: Topic) -> replies.TopicHeader:
     node = topic_options.node_settings(services.config)
-    settings = topic_options.settings_of(topic.options, node)
+    settings = topic_options.settings_of_topic(topic, node)
     totals = _totals(services, [topic])
     return replies.TopicHeader(
         id=topic.id,
