@@ -11,7 +11,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.metadata.assignment import Handover
 from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import Placed, State
-from iggy_broker.metadata.options import TopicSettings, settings_of
+from iggy_broker.metadata.options import TopicSettings, settings_of_topic
 from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.storage.closing import close_all
 from iggy_broker.storage.consumer_offsets import remove_other_groups
@@ -64,6 +64,9 @@ class OwnedPartitions:
             self.open[packed] = partition
             for decision in partition.recovery:
                 logger.warning("= %s", decision, extra={"partition": packed})
+            if partition.waits:
+                folder, why = partition.place.folder, partition.fenced
+                logger.warning("! %s: %s", folder, why, extra={"partition": packed})
             await asyncio.sleep(0)  # others are served between two recoveries
 
     async def purge_partitions(self, state: State, placed: Sequence[Placed]) -> None:
@@ -97,17 +100,23 @@ class OwnedPartitions:
         key = ConsumerKey(ConsumerKind.GROUP, place.group_id)
         for partition in self._of_topic(state, place):
             partition.reads.owned_by(place.group_id, None)
+            if partition.waits:  # nothing is loaded that knows of the file
+                groups = state.streams[place.stream_id].topics[place.topic_id].groups
+                remove_other_groups(self._parts.disk, partition.place.folder, groups)
+                continue
             try:
                 partition.offsets.delete_if_stored(key)
             except Reject as refusal:
                 logger.warning("! %s", refusal)
             await asyncio.sleep(0)
 
-    def trim(self) -> None:
-        """Remove segments that waited for their last reader."""
+    def look_after(self) -> None:
+        """Remove segments that waited for their last reader; open what waited for the disk."""
         for partition in list(self.open.values()):
             if partition.trimming.waits:
                 partition.trim()
+            if partition.waits:
+                partition.open_again()
 
     def close(self, threads: Callable[[int], Executor]) -> None:
         """A clean stop: sync and mark each, so that the next start reads no log."""
@@ -153,7 +162,7 @@ class OwnedPartitions:
 
     def _options_of(self, state: State, place: Placed) -> PartitionOptions:
         topic = state.streams[place.stream_id].topics[place.topic_id]
-        settings = settings_of(topic.options, self._node)
+        settings = settings_of_topic(topic, self._node)
         return PartitionOptions(
             segment_bytes=settings.segment_size_bytes,
             persisted=settings.persisted,

@@ -40,7 +40,7 @@ from iggy_broker.surroundings import Surroundings
 logger = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 70  # a shard died of a failed sync, a lost neighbour or a bug
-TRIM_CHECK_S: Final = 1.0  # segments that waited for their last reader go then
+LOOK_AFTER_S: Final = 1.0  # segments that waited go then, partitions that waited are opened
 _STOP_STEP_S: Final = 0.01  # how often a stopping shard looks whether all is answered
 
 
@@ -210,15 +210,15 @@ class Shard:
     def _look_after_groups(self, host: OwnedPartitions, services: Services) -> None:
         host.on_released = services.members.release
         self._parts.callback(services.members.close)
-        self._keep(self._trim(host))
+        self._keep(self._look_after_partitions(host))
         if self._plan.shard_id == 0:
             timeout_us = self._plan.config.consumer_group.rebalancing_timeout_us
             self._keep(services.members.run_timeouts(timeout_us))
 
-    async def _trim(self, host: OwnedPartitions) -> None:
+    async def _look_after_partitions(self, host: OwnedPartitions) -> None:
         while True:
-            await asyncio.sleep(TRIM_CHECK_S)
-            host.trim()
+            await asyncio.sleep(LOOK_AFTER_S)
+            host.look_after()
 
     async def _publish(self) -> None:
         while True:

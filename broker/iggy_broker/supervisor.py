@@ -29,12 +29,12 @@ from iggy_broker.config import Config
 from iggy_broker.cores import usable_cores
 from iggy_broker.heap import return_large_blocks
 from iggy_broker.metadata import recovery
-from iggy_broker.metadata.journal import Journal, MetadataDamaged
+from iggy_broker.metadata.journal import Journal, JournalFull, MetadataDamaged
 from iggy_broker.metadata.model import State
 from iggy_broker.metrics import SharedCounters
 from iggy_broker.net.listener import ListenError, bind_all
 from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard
-from iggy_broker.storage.disk import Disk, RealDisk
+from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
 from iggy_broker.storage.format_version import FormatVersionError, check_format
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
@@ -47,8 +47,10 @@ LINK_BUFFER_BYTES: Final = 4 * 1024 * 1024  # wished for each direction; the sys
 LOCK_WAIT_S: Final = 2.0  # the shards of a killed broker need a moment to follow their supervisor
 _LOCK_STEP_S: Final = 0.05
 _READY_STEP_S: Final = 0.01
+_NOTE_STEP_S: Final = 1.0  # a full disk had no room for the file with the settings in force
 CANNOT_START: Final = (
-    DirectoryLockedError, FormatVersionError, MetadataDamaged, ListenError, OSError
+    DirectoryLockedError, FormatVersionError, MetadataDamaged, JournalFull, StorageFailed,
+    ListenError, OSError,
 )  # fmt: skip
 _SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
 
@@ -209,12 +211,15 @@ def _close_sockets(plans: list[Plan]) -> None:
 
 def _wait(broker: _Broker, bound: Config) -> int:
     """Until a signal or a dead shard; then stop all. The exit code."""
-    ready = False
+    ready = noted = False
     while True:
-        caught = signal.sigtimedwait(_SIGNALS, _READY_STEP_S if not ready else 3600)
+        step_s = 3600 if noted else _NOTE_STEP_S if ready else _READY_STEP_S
+        caught = signal.sigtimedwait(_SIGNALS, step_s)
+        if ready and not noted:
+            noted = _note_config(bound) is None
         if not ready and broker.counters.all_ready:
             ready = True
-            _announce(broker, bound)
+            noted = _announce(broker, bound)
         if caught is None:
             continue
         if caught.si_signo != signal.SIGCHLD:
@@ -225,13 +230,12 @@ def _wait(broker: _Broker, bound: Config) -> int:
             return _stop(broker, code=EXIT_FAILED)
 
 
-def _announce(broker: _Broker, bound: Config) -> None:
-    """Say that all shards are ready: in the log, and in a file with the ports as bound."""
-    path = current_config_path(bound.system.path)
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(configuration.effective(bound))
-    temporary.rename(path)
+def _announce(broker: _Broker, bound: Config) -> bool:
+    """Say that all shards are ready, also in the file with the ports as bound. Is it written?"""
+    refused = _note_config(bound)
+    if refused is not None:
+        path = current_config_path(bound.system.path)
+        logger.warning("! %s: not written yet: %s", path, refused)
     logger.info(
         "= ready",
         extra={
@@ -240,6 +244,18 @@ def _announce(broker: _Broker, bound: Config) -> None:
             "shards": broker.shards_count,
         },
     )
+    return refused is None
+
+
+def _note_config(bound: Config) -> OSError | None:
+    """Write the settings in force, for people and programs. What the disk has against it."""
+    path = current_config_path(bound.system.path)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        RealDisk().write_file(str(path), configuration.effective(bound).encode(), sync=False)
+    except OSError as error:
+        return error
+    return None
 
 
 def _stop(broker: _Broker, *, code: int) -> int:

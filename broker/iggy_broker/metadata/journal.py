@@ -32,7 +32,7 @@ from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import Entry, decode_entries, encode_entries
 from iggy_broker.metadata.memberships import Memberships
 from iggy_broker.metadata.model import State
-from iggy_broker.storage.disk import Disk, File, StorageFailed
+from iggy_broker.storage.disk import Disk, File, StorageFailed, may_pass
 from iggy_wire.kernel import xxh3_64
 
 T = TypeVar("T")
@@ -95,6 +95,7 @@ class Journal:
         self._entries_count = entries_count
         self._entries_max = entries_max
         self._snapshot_at = entries_max
+        self._cut_is_due = False  # bytes of a refused record are still behind the end
         self._warn = warn
         self._thread: ThreadPoolExecutor | None = None
 
@@ -135,10 +136,13 @@ class Journal:
         record = _record(entries)
         if self._size_bytes + len(record) > JOURNAL_BYTES_HARD_MAX:
             raise JournalFull(f"{self._path} has {self._size_bytes} bytes and cannot be folded")
+        if self._cut_is_due:
+            self._cut_back()
         try:
             self._file.write(record, self._size_bytes)
         except OSError as error:
             # Part of it may be there. A later, shorter record must not have its rest behind it.
+            self._cut_is_due = True
             self._cut_back()
             raise JournalFull(f"{self._path}: {error.strerror}") from error
         self._size_bytes += len(record)
@@ -148,7 +152,10 @@ class Journal:
         try:
             self._file.truncate(self._size_bytes)
         except OSError as error:
+            if may_pass(error):  # a read-only disk: the next record tries again first
+                raise JournalFull(f"{self._path}: {error.strerror}") from error
             raise StorageFailed(f"{self._path}: cannot cut a failed write: {error}") from error
+        self._cut_is_due = False
 
     def _sync(self) -> None:
         try:
@@ -167,14 +174,12 @@ class Journal:
         """
         try:
             self._disk.write_file(self._snapshot_path, encode_snapshot(state), sync=True)
+            self._disk.write_file(self._path, _JOURNAL_HEAD, sync=True)
         except OSError as error:
+            # Whichever it was, the old journal is there, and what a snapshot has is skipped.
             self._warn(f"{self._snapshot_path}: no snapshot now ({error}); the journal goes on")
             self._snapshot_at = self._entries_count + self._entries_max
             return False
-        try:
-            self._disk.write_file(self._path, _JOURNAL_HEAD, sync=True)
-        except OSError as error:
-            raise StorageFailed(f"{self._path}: cannot start a new journal: {error}") from error
         return True
 
     def _start_anew(self) -> None:
@@ -340,13 +345,17 @@ def _sound_record_behind(data: bytes, at: int) -> bool:
 
 
 def _cut_tail(disk: Disk, folder: str, *, data: bytes, end: int) -> tuple[str, ...]:
-    """Keep the torn tail aside, then cut it off."""
-    disk.write_file(f"{folder}/{CUT_FILE}", data[end:], sync=True)
+    """Keep the torn tail aside, then cut it off. A full disk keeps nothing, and must start."""
+    kept = f"kept in {CUT_FILE}"
+    try:
+        disk.write_file(f"{folder}/{CUT_FILE}", data[end:], sync=True)
+    except OSError as error:
+        kept = f"kept nowhere ({error})"
     file = disk.open(f"{folder}/{JOURNAL_FILE}")
     file.truncate(end)
     file.sync()
     file.close()
-    detail = f"cut a torn tail of {len(data) - end} bytes at byte {end}, kept in {CUT_FILE}"
+    detail = f"cut a torn tail of {len(data) - end} bytes at byte {end}, {kept}"
     return (f"{folder}/{JOURNAL_FILE}: {detail}",)
 
 

@@ -6,6 +6,7 @@ place by one 16-byte write: it lies in one sector, so a crash leaves the old or 
 when first asked for. Odd files are warned about and left alone.
 """
 
+import contextlib
 from collections.abc import Callable, Container
 from struct import Struct
 from typing import NamedTuple
@@ -84,6 +85,7 @@ class ConsumerOffsets:
     def store(self, key: ConsumerKey, offset: int) -> None:
         """Set an offset; the caller has checked it against the end. Reject 3024 when full."""
         file = self._files.get(key)
+        is_new = file is None
         try:
             if file is None:
                 file = self._create(key)
@@ -92,6 +94,8 @@ class ConsumerOffsets:
                 self._note_folders(key.kind)
             file.write(_encode(offset), 0)
         except OSError as error:
+            if is_new:
+                self._give_up(key)
             code = ErrorCode.CANNOT_OPEN_CONSUMER_OFFSETS_FILE
             raise Reject(code, f"{self._path(key)}: {error}") from error
         self._offsets[key] = offset
@@ -150,17 +154,25 @@ class ConsumerOffsets:
         self._folders_dirty.add(folder)
         return file
 
-    def _remove(self, key: ConsumerKey) -> None:
-        self._offsets.pop(key)
-        self._dirty.pop(key, None)
+    def _give_up(self, key: ConsumerKey) -> None:
+        """A new file could not be filled: none is better than an empty one."""
         file = self._files.pop(key, None)
         if file is not None:
             file.close()
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._path(key))
+
+    def _remove(self, key: ConsumerKey) -> None:
         try:
             self._disk.remove(self._path(key))
         except OSError as error:
             code = ErrorCode.CANNOT_DELETE_CONSUMER_OFFSET_FILE
             raise Reject(code, f"{self._path(key)}: {error}") from error
+        self._offsets.pop(key)
+        self._dirty.pop(key, None)
+        file = self._files.pop(key, None)
+        if file is not None:
+            file.close()
         self._folders_dirty.add(self._kind_folder(key.kind))
 
     def _load_kind(self, kind: int, next_offset: int) -> None:

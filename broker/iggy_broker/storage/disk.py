@@ -6,6 +6,7 @@ one. Everything above takes a `Disk`, so tests run the same code on a disk that 
 """
 
 import contextlib
+import errno
 import os
 import shutil
 from typing import Protocol
@@ -15,8 +16,19 @@ Bytes = bytes | bytearray | memoryview
 OPEN_FILES_MAX = 4096  # descriptors one shard keeps open; beyond it the least used are closed
 
 
+# The volume's or the user's limit, a volume that was made read-only, no descriptor left.
+_PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE}
+)
+
+
 class StorageFailed(Exception):
     """The disk broke a promise (failed sync, failed cut). Never retried: the shard must stop."""
+
+
+def may_pass(error: OSError) -> bool:
+    """Whether the disk only has no room now: whoever asked is refused, and all else goes on."""
+    return error.errno in _PASSING
 
 
 class File(Protocol):
@@ -96,7 +108,10 @@ class Disk(Protocol):
         ...
 
     def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Replace a small file at once and whole (temporary name, then rename); `sync` as well."""
+        """Replace a small file at once and whole (temporary name, then rename); `sync` as well.
+
+        OSError: the old file is still there. StorageFailed: nobody knows which one is.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -291,7 +306,21 @@ class RealDisk:
         """Replace a small file whole: a reader sees the old or the new one, never a part."""
         temporary = f"{path}.tmp"
         self.remove(temporary)  # a leftover's bytes must not come back under the new name
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        try:
+            self._write_new(temporary, data, sync=sync)
+            os.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):  # on a full disk its bytes would be missed
+                self.remove(temporary)
+            raise
+        if sync:
+            try:
+                self.sync_folder(os.path.dirname(path))
+            except OSError as error:
+                raise StorageFailed(f"{path}: its new name cannot be synced: {error}") from error
+
+    def _write_new(self, path: str, data: bytes, *, sync: bool) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         try:
             rest = memoryview(data)
             while rest:  # a nearly full disk takes a part, and refuses the rest
@@ -300,9 +329,6 @@ class RealDisk:
                 os.fdatasync(fd)
         finally:
             os.close(fd)
-        os.rename(temporary, path)
-        if sync:
-            self.sync_folder(os.path.dirname(path))
 
     def rename(self, source: str, target: str) -> None:
         """Move a file or folder within one file system."""

@@ -1,5 +1,7 @@
 """Which life of a partition a folder holds: creation, purges, strangers."""
 
+import contextlib
+
 from iggy_broker.storage import layout
 from iggy_broker.storage.cutting import Decision, DecisionKind
 from iggy_broker.storage.disk import Disk, File, StorageFailed
@@ -41,8 +43,7 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
     decisions = []
     folder = place.folder
     if not disk.exists(folder):
-        disk.make_folders(folder)
-        write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=False)
+        _make(place, disk)
         if not place.is_new:
             why = "the folder is missing; the partition starts empty"
             decisions.append(Decision(DecisionKind.FOLDER_MISSING, folder, why=why))
@@ -64,11 +65,7 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
         disk.make_folders(folder)
         write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=True)
     elif life.purging or life.purges < place.purges:
-        purges = max(life.purges, place.purges)
-        write_life(disk, folder, Life(place.incarnation, purges, purging=True), sync=True)
-        disk.remove_tree(f"{folder}/{layout.OFFSETS_FOLDER}")
-        wipe(disk, folder)
-        write_life(disk, folder, Life(place.incarnation, purges, purging=False), sync=True)
+        purge_folder(disk, folder, place.incarnation, max(life.purges, place.purges))
         why = "a purge had begun before the stop"
         decisions.append(Decision(DecisionKind.PURGE_FINISHED, folder, why=why))
     elif not disk.exists(f"{folder}/{layout.CLEAN_FILE}"):
@@ -78,6 +75,26 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
         _sync(file)
         file.close()
     return decisions
+
+
+def _make(place: PartitionPlace, disk: Disk) -> None:
+    """A new folder, with its note or not at all: without one it would be taken for a stranger's."""
+    disk.make_folders(place.folder)
+    life = Life(place.incarnation, place.purges, purging=False)
+    try:
+        write_life(disk, place.folder, life, sync=False)
+    except OSError:
+        with contextlib.suppress(OSError):
+            disk.remove_tree(place.folder)
+        raise
+
+
+def purge_folder(disk: Disk, folder: str, incarnation: int, purges: int) -> None:
+    """Remove all messages and offsets. A crash or a full disk in between: begin once more."""
+    write_life(disk, folder, Life(incarnation, purges, purging=True), sync=True)
+    disk.remove_tree(f"{folder}/{layout.OFFSETS_FOLDER}")
+    wipe(disk, folder)
+    write_life(disk, folder, Life(incarnation, purges, purging=False), sync=True)
 
 
 def wipe(disk: Disk, folder: str) -> None:

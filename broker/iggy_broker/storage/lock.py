@@ -1,5 +1,6 @@
 """One broker per data directory: volumes move between pods, two writers would destroy it."""
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -42,8 +43,9 @@ class DirectoryLock:
             ) from None
         started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         holder = f"process {os.getpid()} on {socket.gethostname()}, since {started}\n"
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, holder.encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: locked we have it all the same
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, holder.encode(), 0)
         return cls(fd)
 
     def release(self) -> None:

@@ -1,7 +1,8 @@
 """The single writer of one partition: admit, stamp, append, poll, offsets, purge.
 
 A partition belongs to one shard and is used from that shard's loop only. What others may know of it
-stands in its slot of the partition table.
+stands in its slot of the partition table. One that the disk had no room for is not open yet
+(`waits`): it tries again when it is used, and when its shard looks after it.
 
 Walk of an append: `append` verifies and stamps the batch in place and writes it (one pwrite of the
 caller's own bytes). If `must_wait` is then true, the answer must wait for `wait_durable()`. Readers
@@ -9,20 +10,21 @@ see everything that was written; of a `persisted` partition only what is synced.
 """
 
 import asyncio
+from dataclasses import replace
 from struct import Struct
 
 from iggy_broker.errors import Reject
 from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.cutting import Decision
-from iggy_broker.storage.disk import File
+from iggy_broker.storage.disk import File, may_pass
 from iggy_broker.storage.group_reads import GroupReads
 from iggy_broker.storage.layout import parents_of
-from iggy_broker.storage.life import held_life, settle_life, wipe, write_life
+from iggy_broker.storage.life import held_life, purge_folder
+from iggy_broker.storage.opening import open_folder, waiting
 from iggy_broker.storage.partition_log import LogOptions, PartitionLog
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
-from iggy_broker.storage.records import Life
-from iggy_broker.storage.recovery import Recovered, recover
-from iggy_broker.storage.removal import HeadRemoval, move_away, remove_moved
+from iggy_broker.storage.recovery import Recovered
+from iggy_broker.storage.removal import HeadRemoval, take_away
 from iggy_broker.storage.segment import SENDFILE_BYTES_MIN, FileRange, Part
 from iggy_broker.storage.syncer import Covered, GroupCommit, SyncWork, sync_here
 from iggy_broker.storage.trimming import Trimming
@@ -51,25 +53,10 @@ class Partition:
     """One partition, open. Make it with `Partition.open`."""
 
     __slots__ = (
-        "_clock",
-        "_commit",
-        "_deleted",
-        "_life_is_new",
-        "_offsets",
-        "_options",
-        "_parts",
-        "_persisted",
-        "_removal",
-        "_slot",
-        "fenced",
-        "log",
-        "must_wait",
-        "partition_id",
-        "place",
-        "reads",
-        "recovery",
-        "trimming",
-    )
+        "_clock", "_commit", "_deleted", "_life_is_new", "_offsets", "_options", "_parts",
+        "_persisted", "_removal", "_slot", "fenced", "log", "must_wait", "partition_id", "place",
+        "reads", "recovery", "trimming", "waits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -82,30 +69,39 @@ class Partition:
         """A partition over recovered segments; `open` is the way to get one."""
         self.place = place
         self.partition_id = place.partition_id
-        self.recovery: tuple[Decision, ...] = tuple(recovered.decisions)
-        self.fenced = recovered.fenced  # why it is not served; "" if it is
         self._deleted = False
-        self._life_is_new = not recovered.segments  # the first sync covers it
         self.must_wait = False  # the last append must not be answered before `wait_durable()`
         self._options = options
         self._persisted = options.persisted
         self._parts = parts
         self._clock = parts.clock
         self._slot = parts.table.writer(place.slot)
-        self._offsets: ConsumerOffsets | None = None
         self._removal = HeadRemoval(parts.disk, place.folder, parts.syncer)
         self.reads = GroupReads(parts.table, place.slot)  # what is in flight to members of groups
         self._commit = GroupCommit(self, parts.syncer) if parts.syncer is not None else None
+        self._take(recovered, epoch=0)
+
+    def _take(self, recovered: Recovered, *, epoch: int) -> None:
+        """Go on with what was found in the folder."""
+        place, parts = self.place, self._parts
+        self.recovery: tuple[Decision, ...] = tuple(recovered.decisions)
+        self.fenced = recovered.fenced  # why it is not served; "" if it is
+        self.waits = recovered.waits  # for room on the disk
+        self._life_is_new = not recovered.segments  # the first sync covers it
+        self._offsets: ConsumerOffsets | None = None
         self.log = PartitionLog(
             place.folder,
             recovered.segments,
-            LogOptions(options.segment_bytes, parents_of(place.folder)),
+            LogOptions(self._options.segment_bytes, parents_of(place.folder)),
             disk=parts.disk,
             indexes=parts.indexes,
             warn=parts.warn,
         )
+        self.log.epoch = epoch
         self.trimming = Trimming(parts.disk, self.log)
         self._publish(SlotState.FENCED if self.fenced else SlotState.OPEN)
+        if not (recovered.clean or recovered.waits):
+            len(self.offsets)  # offsets ahead of the data are drawn back before it grows again
 
     @classmethod
     def open(
@@ -113,19 +109,22 @@ class Partition:
     ) -> "Partition":
         """Open or create the partition's folder and recover what is in it; see `.recovery`.
 
-        Raises OSError if the disk refuses, StorageFailed if recovered bytes cannot be synced.
+        One that has no room now `waits`. Raises OSError if the disk is broken, StorageFailed if
+        recovered bytes cannot be synced.
         """
-        disk = parts.disk
-        decisions = settle_life(place, disk)
-        recovered = recover(disk, place.folder, rewrite=options.persisted)
-        recovered.decisions[:0] = decisions
-        if not options.validate_checksum:
-            for segment in recovered.segments:
-                segment.verified = None
-        partition = cls(place, options, parts, recovered=recovered)
-        if not recovered.clean:
-            len(partition.offsets)  # offsets ahead of the data are drawn back before it grows again
-        return partition
+        recovered = open_folder(place, options, parts.disk)
+        return cls(place, options, parts, recovered=recovered)
+
+    def open_again(self) -> bool:
+        """Try once more to open one that waits for room on the disk. Raises as `open`."""
+        recovered = open_folder(self.place, self._options, self._parts.disk)
+        if recovered.waits:
+            self.fenced = recovered.fenced
+            return False
+        self._take(recovered, epoch=self.log.epoch + 1)
+        for text in (*self.recovery, "opened, now that the disk has room"):
+            self._parts.warn(f"{self.place.folder}: {text}")
+        return not self.fenced
 
     @property
     def next_offset(self) -> int:
@@ -155,6 +154,8 @@ class Partition:
     @property
     def offsets(self) -> ConsumerOffsets:
         """Stored offsets, read from their files at first use."""
+        if self.waits and not self.place.is_new:
+            raise self._refusal  # read against a log that is not open, they would all be too high
         if self._offsets is None:
             self._offsets = ConsumerOffsets.load(
                 self._parts.disk, self.place.folder, self.visible_next_offset, self._parts.warn
@@ -167,9 +168,9 @@ class Partition:
         When it returns, the bytes are in the page cache: a killed process loses nothing. Reject:
         nothing was stored. StorageFailed: the shard must stop. Sets `must_wait`.
         """
-        log = self.log
         if self.fenced:
-            raise self._refusal
+            self._serve_after_all()
+        log = self.log
         base_offset = log.next_offset
         timestamp_us = max(self._clock.now_us(), log.last_timestamp_us + 1)
         code = kernel.admit(batch, self.partition_id, base_offset, timestamp_us)
@@ -184,7 +185,7 @@ class Partition:
             self.must_wait = True
             self._slot.appended(log.size_bytes, log.next_offset, log.synced_next_offset)
         else:
-            self.must_wait = self._is_due()
+            self.must_wait = self._options.is_due(log.unsynced_messages, log.unsynced_bytes)
             self._slot.appended(log.size_bytes, log.next_offset, log.next_offset)
         return base_offset
 
@@ -222,9 +223,9 @@ class Partition:
         `consumer` is whose stored offset "next" and `auto_commit` mean. Damaged bytes are never
         handed out: the poll ends before them. Reject if the disk cannot read.
         """
+        if self.fenced and not (self.waits and self.place.is_new):  # a new one has no messages yet
+            self._serve_after_all()
         log = self.log
-        if self.fenced:
-            raise self._refusal
         end = self.visible_next_offset
         offset = max(self._start(strategy, count, consumer), log.first_offset)
         stop = min(offset + count, end)
@@ -271,17 +272,21 @@ class Partition:
 
         `purges`: what metadata counts now. OSError or StorageFailed if the disk refuses.
         """
-        disk, folder = self._parts.disk, self.place.folder
-        write_life(disk, folder, Life(self.place.incarnation, purges, purging=True), sync=True)
+        self.place = replace(self.place, purges=purges, is_new=False)
         self._removal.cancel()
-        self.trimming.forget()
         self.reads.clear()
         self.log.start_anew()
-        self.offsets.clear()
-        wipe(disk, folder)
-        write_life(disk, folder, Life(self.place.incarnation, purges, purging=False), sync=True)
-        self.fenced = ""
-        self._publish(SlotState.OPEN, purges)
+        if self._offsets is not None:
+            self._offsets.close()
+        try:
+            self._parts.disk.make_folders(self.place.folder)
+            purge_folder(self._parts.disk, self.place.folder, self.place.incarnation, purges)
+            recovered = Recovered()
+        except OSError as error:
+            if not may_pass(error):
+                raise
+            recovered = waiting(error)
+        self._take(recovered, epoch=self.log.epoch)
 
     def close(self) -> None:
         """Clean stop: everything synced, the marker for the next start left."""
@@ -302,21 +307,18 @@ class Partition:
     def delete(self) -> None:
         """Remove the partition with all its files and free its slot."""
         self._removal.cancel()
-        self._deleted, self.fenced = True, "it was deleted"
+        self._deleted, self.fenced, self.waits = True, "it was deleted", False
         self.log.discard()
         if self._offsets is not None:
             self._offsets.close()
             self._offsets = None
         self._parts.table.clear(self.place.slot)
-        disk = self._parts.disk
-        away = move_away(disk, self.place.folder)
-        if away and self._parts.syncer is not None:
-            self._parts.syncer.in_background(lambda: remove_moved(disk, away))
-        elif away:
-            remove_moved(disk, away)
+        take_away(self._parts.disk, self.place.folder, self._parts.syncer)
 
     def begin_sync(self, *, checkpoint: bool) -> SyncWork | None:
         """For the group commit: what is unsynced of log and offsets. Holds the files."""
+        if self.waits:
+            return None
         log_work = self.log.begin_sync(checkpoint=checkpoint)
         files: list[File] = []
         folders: list[str] = []
@@ -362,26 +364,22 @@ class Partition:
             return self.log.offset_at_time(strategy.value)
         return 0
 
-    def _is_due(self) -> bool:
-        options = self._options
-        messages, size_bytes = options.sync_messages, options.sync_bytes
-        if messages is not None and self.log.unsynced_messages >= messages:
-            return True
-        return size_bytes is not None and self.log.unsynced_bytes >= size_bytes
-
     def _rolled(self) -> None:
         """A segment was begun: sync the one before it soon, so that no start reads it again."""
         self._publish_shape()
         if self._commit is not None and len(self.log.segments) > 1 and not self._persisted:
             self._commit.save()
 
-    def _publish(self, state: SlotState, purges: int | None = None) -> None:
+    def _serve_after_all(self) -> None:
+        """Open it if only room on the disk was missing; Reject if it cannot be served."""
+        if not (self.waits and self.open_again()):
+            raise self._refusal
+
+    def _publish(self, state: SlotState) -> None:
         self._publish_shape()
         log = self.log
         self._slot.appended(log.size_bytes, log.next_offset, self.visible_next_offset)
-        self._slot.life(
-            self.place.incarnation, self.place.purges if purges is None else purges, state
-        )
+        self._slot.life(self.place.incarnation, self.place.purges, state)
 
     def _publish_shape(self) -> None:
         log = self.log
@@ -391,6 +389,8 @@ class Partition:
     def _refusal(self) -> Reject:
         if self._deleted:
             return Reject(ErrorCode.RESOURCE_NOT_FOUND, f"{self.place.folder} was deleted")
+        if self.waits:
+            return Reject(ErrorCode.CANNOT_OPEN_PARTITION_LOG_FILE, self.fenced)
         return Reject(
             ErrorCode.CANNOT_READ_PARTITIONS,
             f"{self.place.folder} is not served: {self.fenced}; restore the missing file, or purge",

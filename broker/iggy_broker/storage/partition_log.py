@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from iggy_broker.errors import Reject
 from iggy_broker.storage import layout
-from iggy_broker.storage.disk import Bytes, Disk, File, StorageFailed
+from iggy_broker.storage.disk import Bytes, Disk, File, StorageFailed, may_pass
 from iggy_broker.storage.index_cache import IndexCache
 from iggy_broker.storage.records import Synced
 from iggy_broker.storage.recovery import clean_marker, synced_record, write_synced
@@ -27,7 +27,7 @@ from iggy_wire.errors import ErrorCode
 
 CHECKPOINT_EVERY_BYTES = 32 * 1024 * 1024  # synced bytes after which the `synced` file is renewed
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the volume's or the user's limit, not a defect
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OVERSHOOT_BYTES = 32 * 1024  # what a segment's read may take beyond the wanted bytes
 
 
@@ -56,6 +56,7 @@ class PartitionLog:
         "_active",
         "_attention",
         "_checkpoint_size_bytes",
+        "_cut_is_due",
         "_dirty",
         "_disk",
         "_firsts",
@@ -121,6 +122,7 @@ class PartitionLog:
         self._index_dirty: list[Segment] = []
         self._taken: tuple[list[Segment], list[str]] = ([], [])  # by the sync that runs now
         self._attention = True  # something must be done before the next append
+        self._cut_is_due = False  # bytes of a refused write are still behind the end
 
     @property
     def first_offset(self) -> int:
@@ -301,6 +303,9 @@ class PartitionLog:
             if self._marker_there:
                 self._disk.remove(f"{self.folder}/{layout.CLEAN_FILE}")
                 self._marker_there = False
+            if self._cut_is_due and self._active is not None:
+                self._active.file.truncate(self._active.size_bytes)
+                self._cut_is_due = False
             if self._active is None or self._active.size_bytes >= self._options.segment_bytes:
                 self._roll()
         except OSError as error:
@@ -341,7 +346,10 @@ class PartitionLog:
         try:
             segment.file.truncate(segment.size_bytes)
         except OSError as second:
-            return StorageFailed(f"{segment.path}: {error}; and it cannot be cut back: {second}")
+            if not may_pass(second):
+                why = f"{error}; and it cannot be cut back: {second}"
+                return StorageFailed(f"{segment.path}: {why}")
+            self._cut_is_due = self._attention = True  # read-only: before the next append, then
         return self._refused(segment.path, error)
 
     def _refused(self, path: str, error: OSError) -> Exception:
@@ -380,11 +388,10 @@ def _last_timestamp_us(segment: Segment) -> int:
 
 
 def _refusal(path: str, error: OSError) -> Exception:
-    if error.errno in _FULL:
-        return Reject(ErrorCode.CANNOT_APPEND_MESSAGE, f"{path}: no space left: {error}")
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return Reject(ErrorCode.CANNOT_APPEND_MESSAGE, f"{path}: too many open files: {error}")
-    return StorageFailed(f"{path}: {error}")
+    if not may_pass(error):
+        return StorageFailed(f"{path}: {error}")
+    why = "no space left" if error.errno in _FULL else "the disk does not take it now"
+    return Reject(ErrorCode.CANNOT_APPEND_MESSAGE, f"{path}: {why}: {error}")
 
 
 def _unreadable(segment: Segment, error: OSError) -> Reject:

@@ -35,7 +35,7 @@ class SlotState(IntEnum):
 
     FREE = 0
     OPEN = 1
-    FENCED = 2  # its files have a hole: not served, needs a person
+    FENCED = 2  # not served: its files have a hole, or the disk has no room for them
 
 
 @dataclass(frozen=True, slots=True)

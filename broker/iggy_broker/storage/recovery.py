@@ -36,6 +36,7 @@ class Recovered:
     decisions: list[Decision] = field(default_factory=list)
     clean: bool = False  # a clean stop's marker was believed
     fenced: str = ""  # why the partition cannot be served, if so
+    waits: bool = False  # for room on the disk: nothing is opened or changed yet
 
 
 def recover(disk: Disk, folder: str, *, rewrite: bool) -> Recovered:

@@ -4,7 +4,7 @@ import threading
 from collections import deque
 
 from iggy_broker.storage import layout
-from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.disk import Disk, may_pass
 from iggy_broker.storage.syncer import Syncer
 
 _TRIES_MAX = 1000
@@ -24,6 +24,22 @@ def move_away(disk: Disk, folder: str, *, suffix: str = "deleted") -> str:
             disk.rename(folder, target)
             return target
     raise FileExistsError(f"{folder}.{suffix}-*: {_TRIES_MAX} of them are there, remove some")
+
+
+def take_away(disk: Disk, folder: str, syncer: Syncer | None) -> None:
+    """Free the place of a deleted partition's folder at once; its files go when there is time."""
+    try:
+        away = move_away(disk, folder)
+    except OSError as error:
+        if not may_pass(error):
+            raise
+        # No room for a new name. Here and now, then: what is left of it belongs to nobody.
+        disk.remove_tree(folder)
+        return
+    if away and syncer is not None:
+        syncer.in_background(lambda: remove_moved(disk, away))
+    elif away:
+        remove_moved(disk, away)
 
 
 def remove_folder(disk: Disk, folder: str) -> None:

@@ -117,11 +117,17 @@ class Segment:
         self._index = index
 
     def create(self) -> None:
-        """Make both files, empty. OSError if the disk refuses."""
-        self.file = self._disk.open(self.path, create=True)
-        self.file.truncate(0)
-        self.index_file = self._disk.open(self.index_file.path, create=True)
-        self.index_file.truncate(0)
+        """Make both files, empty. OSError if the disk refuses; then there is neither."""
+        try:
+            self.file = self._disk.open(self.path, create=True)
+            self.file.truncate(0)
+            self.index_file = self._disk.open(self.index_file.path, create=True)
+            self.index_file.truncate(0)
+        except OSError:
+            self.close()
+            with contextlib.suppress(OSError):
+                self._disk.remove(self.path)
+            raise
         self._index = SparseIndex(self.index_file)
 
     def read_index_file(self) -> bytes:

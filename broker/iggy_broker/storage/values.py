@@ -51,6 +51,13 @@ class PartitionOptions:
     sync_bytes: int | None = None  # the same in bytes
     validate_checksum: bool = True  # bytes of an earlier process are verified at first read
 
+    def is_due(self, unsynced_messages: int, unsynced_bytes: int) -> bool:
+        """Whether so much must not stay unsynced."""
+        messages, size_bytes = self.sync_messages, self.sync_bytes
+        if messages is not None and unsynced_messages >= messages:
+            return True
+        return size_bytes is not None and unsynced_bytes >= size_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:

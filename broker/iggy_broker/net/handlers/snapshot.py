@@ -28,6 +28,9 @@ async def get_snapshot(context: Context, request: requests.GetSnapshot) -> Answe
     except diagnosis.SnapshotRunning:
         detail = "another snapshot is being made; ask again when it is done"
         raise Deny(ErrorCode.SNAPSHOT_FILE_COMPLETION_FAILED, detail) from None
+    except OSError as error:
+        detail = f"{error}: free some space, and ask again"
+        raise Deny(ErrorCode.SNAPSHOT_FILE_COMPLETION_FAILED, detail) from None
     if len(archive) > context.services.poll_bytes_max:
         detail = f"the archive has {len(archive)} bytes, more than a frame holds"
         raise Deny(ErrorCode.SNAPSHOT_FILE_COMPLETION_FAILED, detail)

@@ -1,0 +1,32 @@
+"""Open a partition's folder: whose is it, what is in it, and what if the disk has no room."""
+
+from __future__ import annotations
+
+from iggy_broker.storage.disk import Disk, may_pass
+from iggy_broker.storage.life import settle_life
+from iggy_broker.storage.recovery import Recovered, recover
+from iggy_broker.storage.values import PartitionOptions, PartitionPlace
+
+
+def open_folder(place: PartitionPlace, options: PartitionOptions, disk: Disk) -> Recovered:
+    """Make or recover the folder; `waits` if the disk has no room for that now.
+
+    Raises OSError if the disk is broken, StorageFailed if recovered bytes cannot be synced.
+    """
+    try:
+        decisions = settle_life(place, disk)
+        recovered = recover(disk, place.folder, rewrite=options.persisted)
+    except OSError as error:
+        if not may_pass(error):
+            raise
+        return waiting(error)
+    recovered.decisions[:0] = decisions
+    if not options.validate_checksum:
+        for segment in recovered.segments:
+            segment.verified = None
+    return recovered
+
+
+def waiting(error: OSError) -> Recovered:
+    """Nothing is open: the disk refused with `error`, and may do better another time."""
+    return Recovered(fenced=f"the disk does not let it be opened: {error}", waits=True)
