@@ -100,7 +100,7 @@ class Services:
     started_at_us: int
     tcp_port: int  # as bound
     poll_bytes_max: int = 63 << 20  # batches of one poll reply; official clients stop at 64 MiB
-    rotations: dict[tuple[int, int], int] = field(default_factory=dict)  # round robin, by topic
+    rotations: dict[int, int] = field(default_factory=dict)  # round robin, by incarnation
     passwords: Passwords = field(default_factory=Passwords)
     clients: ClientTable = field(default_factory=NoClients)
     members: Members = field(init=False)  # of consumer groups

@@ -77,8 +77,7 @@ async def serve(context: Context, command: int, body: bytes) -> bytes:
         return reply(context, Answer())
     row = COMMANDS.get(command)
     if row is None:
-        name = Command(command).name
-        return refuse(context, Deny(ErrorCode.FEATURE_UNAVAILABLE, f"{name} is not built yet"))
+        return refuse(context, _not_served(command))
     try:
         request = None if row.request is None else row.request.decode(body)
         check_access(context, command, request)
@@ -87,6 +86,14 @@ async def serve(context: Context, command: int, body: bytes) -> bytes:
         return refuse(context, refusal)
     except WireError as malformed:
         return refuse(context, Deny(malformed.code, malformed.detail))
+
+
+def _not_served(command: int) -> Deny:
+    name = Command(command).name
+    if command == Command.FLUSH_UNSAVED_BUFFER:
+        detail = f"{name}: messages are written before they are acknowledged"
+        return Deny(ErrorCode.FEATURE_UNAVAILABLE, detail)
+    return Deny(ErrorCode.INVALID_COMMAND, f"{name}: clients of a single node do without")
 
 
 def check_access(context: Context, command: int, request: Request | None) -> None:

@@ -13,6 +13,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.metadata import access
 from iggy_broker.net.handlers import messages
 from iggy_broker.net.targets import (
+    NOT_NAMED,
     TARGETS_MAX,
     ReadTarget,
     Rotation,
@@ -62,18 +63,22 @@ class Resolver:
         return target if isinstance(target, Target) else target.next()
 
     def read_target(self, frame: memoryview) -> tuple[ReadTarget, messages.PollTail]:
-        """What a poll frame wants to read, and how. Reject as above."""
+        """What a poll frame wants to read, and how. Reject as above.
+
+        Iggy protocol 0.11: the answer to a poll that does not decode is an empty one.
+        """
         if self._state is not self._services.replica.state:
             self.forget()
         key = frame[HEADER_BYTES : -messages.POLL_TAIL_BYTES].tobytes()
         read = self._reads.get(key)
         if read is not None:
-            return read, messages.poll_tail(frame)
+            tail = messages.poll_tail(frame)
+            return (NOT_NAMED, messages.NOTHING) if tail is None else (read, tail)
         body = bytes(frame[HEADER_BYTES:])
         try:
             request = PollMessages.decode(body)
-        except WireError as malformed:
-            raise Reject(malformed.code, malformed.detail) from None
+        except WireError:
+            return NOT_NAMED, messages.NOTHING
         self._check_access(Command.POLL_MESSAGES, request.stream, request.topic)
         read = poll_target(self._services, request, self._session.number)
         if request.encode() == body:  # else bytes follow, and the tail is not where we look

@@ -57,7 +57,7 @@ class Rotation:
     def next(self) -> Target:
         """The partition whose turn it is."""
         positions = self._services.rotations
-        key = (self._stream.id, self._topic.id)
+        key = self._topic.partitions[0].incarnation  # a namesake begins at partition 0 again
         if len(positions) >= ROTATIONS_MAX and key not in positions:
             positions.clear()
         place = positions.get(key, 0) % len(self._topic.partitions)
@@ -83,7 +83,7 @@ class ReadTarget:
 
 
 NOT_OWNED: Final = ReadTarget(None, None)
-NOT_NAMED: Final = ReadTarget(None, None)  # a group must name the partition
+NOT_NAMED: Final = ReadTarget(None, None)  # a group must name it; or the poll does not decode
 
 
 def target_of(services: Services, stream: Stream, topic: Topic, partition_id: int) -> Target:

@@ -74,13 +74,15 @@ def send_reply(target: Target, base_offset: int, client: bytes, request: int) ->
 PollTail = tuple[PollingStrategy, int, bool]  # where to start, how many messages, auto-commit
 
 
-def poll_tail(frame: memoryview) -> PollTail:
-    """The end of a poll frame whose body has nothing behind it. INVALID_COMMAND for odd values."""
+NOTHING: Final[PollTail] = (PollingStrategy.first(), 0, False)
+
+
+def poll_tail(frame: memoryview) -> PollTail | None:
+    """The end of a poll frame whose body has nothing behind it; None if it does not decode."""
     kind, value, count, auto_commit = _POLL_TAIL.unpack_from(frame, len(frame) - POLL_TAIL_BYTES)
     strategy = _STRATEGIES.get(kind)
     if strategy is None or auto_commit > 1:
-        detail = f"polling strategy {kind}, auto commit {auto_commit}"
-        raise Reject(ErrorCode.INVALID_COMMAND, detail)
+        return None
     return PollingStrategy(strategy, value), count, auto_commit == 1
 
 
