@@ -11,17 +11,20 @@ import pytest
 
 from access_cases import code_of, on_shard
 from broker_process import PASSWORD, USERNAME, BrokerProcess
+from group_cases import TOPIC, make_topic, members
 from iggy_client import Client
 from iggy_wire.codes import Command, Operation
 from iggy_wire.dialect import P11
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import EvictionHeader, EvictionReason, ReplyHeader
-from iggy_wire.replies import ClientDetails, LoginReply
+from iggy_wire.primitives import Identifier
+from iggy_wire.replies import ClientDetails
 from iggy_wire.requests import (
     CreateStream,
     CreateUser,
     GetMe,
     GetStreams,
+    JoinConsumerGroup,
     Login,
     LoginWithToken,
 )
@@ -87,19 +90,16 @@ def test_a_client_id_moves_with_its_memory(
 ) -> None:
     with raw_on(broker, here) as old, raw_on(broker, there, client=old.client) as new:
         log_in(old, token)
-        frames = [old.frame(CreateStream(new_name())) for _ in range(6)]
-        replies = []
-        for frame in frames:
-            old.send(frame)
-            replies.append(old.receive())
+        changes = [CreateStream(new_name()) for _ in range(6)]
+        replies = [old.ask(change) for change in changes]
 
         assert eviction_of(log_in(new, token)) is None
         assert new.session > old.session
-        for frame, reply in zip(frames[1:], replies[1:], strict=True):
-            new.send(frame)
-            assert new.receive() == reply
-        new.send(frames[0])
-        header, body = new.receive()
+        new.request = 1
+        for change, reply in zip(changes[1:], replies[1:], strict=True):
+            assert new.ask(change) == reply
+        new.request = 0
+        header, body = new.ask(changes[0])
         assert split_result(body)[0] == ErrorCode.REQUEST_ALREADY_APPLIED
         assert isinstance(header, ReplyHeader) and header.op == header.commit > 0
 
@@ -136,16 +136,14 @@ def test_a_client_id_of_another_user_stays_where_it_is(
         body = Login(P11.version, "tests", "1", name, SECRET).encode()
         header, _ = other.exchange(Operation.REGISTER, body)
         assert eviction_of(header) is EvictionReason.SESSION_ERROR
-        header, reply = holder.exchange(Operation.REGISTER, body, session=0)  # its own connection
-        assert isinstance(header, ReplyHeader) and header.status == 0
-        login = LoginReply.decode(split_result(reply)[1])
-        assert (login.user_id, login.session) == (0, holder.session), "it is root's as before"
+        header, _ = holder.exchange(Operation.REGISTER, body, session=0)  # its own connection
+        assert eviction_of(header) is EvictionReason.SESSION_ERROR
         header, _ = holder.ask(GetStreams())
         assert isinstance(header, ReplyHeader) and header.status == 0
 
 
 @pytest.mark.parametrize("there", [0, 1], ids=["same shard", "other shard"])
-def test_a_retry_while_the_first_copy_is_served_must_wait(
+def test_who_takes_over_waits_for_the_change_that_is_served(
     broker: BrokerProcess, token: str, there: int
 ) -> None:
     """Passwords are hashed two at a time, so a queue of them holds a request for long."""
@@ -156,20 +154,15 @@ def test_a_retry_while_the_first_copy_is_served_must_wait(
             log_in(old, token)
             for one in crowd:
                 one.send(one.header(Operation.REGISTER, wrong).encode() + wrong)
-            frame = old.frame(CreateUser(new_name(), SECRET))
-            old.send(frame)
+            change = CreateUser(new_name(), SECRET)
+            old.send(old.frame(change))
             old.send(old.header(Operation.NON_REPLICATED, b"", code=Command.PING).encode())
             assert eviction_of(log_in(new, token)) is None
-            answers = []
-            while True:
-                new.send(frame)
-                header, body = new.receive()
-                answers.append(split_result(body)[0])
-                if answers[-1] != ErrorCode.TRANSIENT_NOT_COMMITTED:
-                    break
-            assert answers[0] == ErrorCode.TRANSIENT_NOT_COMMITTED
-            assert answers[-1] == 0
-            assert old.receive() == (header, body)
+            made = new.ask(change)
+            assert split_result(made[1])[0] == 0, "the stored answer, at once"
+            assert old.receive() == made
+            header, _ = old.receive()
+            assert isinstance(header, ReplyHeader) and header.status == 0, "a ping needs no login"
     finally:
         for one in crowd:
             one.socket.close()
@@ -195,6 +188,35 @@ def test_of_logins_that_cross_exactly_one_wins(broker: BrokerProcess, token: str
         finally:
             for one in crowd:
                 one.socket.close()
+
+
+def test_crossing_logins_leave_no_member_behind(broker: BrokerProcess, root: Client) -> None:
+    """Their sessions must leave the group, which takes a while: the next login comes meanwhile."""
+    stream = make_topic(root, partitions=4)
+    secret = root.create_access_token(uuid.uuid4().hex[:12])
+    join = JoinConsumerGroup(Identifier(stream), Identifier(TOPIC), Identifier("g"))
+    for _ in range(10):
+        with RawClient(broker.tcp_port) as member:
+            log_in(member, secret)
+            member.ask(join)
+            crowd = [RawClient(broker.tcp_port, client=member.client) for _ in range(12)]
+            body = LoginWithToken(P11.version, "tests", "1", secret).encode()
+            for one in crowd:
+                one.send(one.header(Operation.REGISTER, body).encode() + body)
+            for one in crowd:
+                assert eviction_of(one.receive()[0]) is None
+            served = [one for one in crowd if refused(one) == 0]
+            assert len(served) == 1
+            assert refused(member) == ErrorCode.UNAUTHENTICATED
+            assert members(root, stream) == {}
+            for one in crowd:
+                one.socket.close()
+
+
+def refused(raw: RawClient) -> int:
+    header, _ = raw.ask(GetStreams())
+    assert isinstance(header, ReplyHeader)
+    return header.status
 
 
 def test_another_client_id_on_the_same_connection_is_another_session(

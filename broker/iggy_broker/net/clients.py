@@ -2,13 +2,17 @@
 
 Each shard knows the sessions of its own connections; what concerns all is asked over the peer
 links. A client id belongs to one connection at a time (Iggy protocol 0.11, repeated login): who
-logs in with it as the same user takes it over, with the memory of replies, from wherever it is.
-While a login asks the other shards it holds a claim, so that of two that cross exactly one wins.
+logs in with it as the same user takes it over, with the memory of replies, from wherever it is, as
+soon as a change that is being served there has its reply.
+
+While a login asks for its client id it holds a claim, so that of those that cross exactly one wins:
+the last one. An earlier one leaves what it found to whoever told it that it is late.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -17,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from iggy_broker.net.edge import Edge
-    from iggy_broker.net.session import ReplyMemory
 
 
 ASKED_MAX: Final = 1024  # a session is on its way between shards for milliseconds
@@ -48,7 +51,6 @@ class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag="take_over"):
     client: bytes
     user_id: int
     number: int  # of the claim
-    shard_id: int  # who asks
 
 
 class Taken(msgspec.Struct, frozen=True, array_like=True):
@@ -59,35 +61,37 @@ class Taken(msgspec.Struct, frozen=True, array_like=True):
     is_late: bool = False  # a later login of the same user is already on its way
     highest: int = 0
     replies: dict[int, tuple[bytes, bytes]] = {}
-    busy: tuple[int, ...] = ()
 
 
 class ListClients(msgspec.Struct, frozen=True, array_like=True, tag="list_clients"):
     """Who is logged in on your connections?"""
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True, tag="answered"):
-    """A request that was being served when its client id went to you has its reply."""
-
-    client: bytes
-    request: int
-    checksum: bytes
-    reply: bytes
-
-
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_QUESTIONS: Final = msgspec.msgpack.Decoder(TakeOver | ListClients | Answered)
+_QUESTIONS: Final = msgspec.msgpack.Decoder(TakeOver | ListClients)
 _TAKEN: Final = msgspec.msgpack.Decoder(Taken)
 _CLIENTS: Final = msgspec.msgpack.Decoder(list[LoggedIn])
+_NOTHING: Final = Taken()
 
 
 @dataclass(slots=True)
 class _Claim:
-    """A login that asks the other shards for its client id."""
+    """A login that asks for its client id."""
 
     user_id: int
     number: int
-    is_late: bool = False
+    is_late: bool = False  # a later login of the same user wants the id too, and gets it
+    heirs: int = 0  # those who wait for what a late claim found
+    found: Taken = _NOTHING
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def left(self) -> Taken:
+        """Make the claim a late one, and wait for what it found: for the first who asks."""
+        self.is_late = True
+        self.heirs += 1
+        await self.decided.wait()
+        found, self.found = self.found, _NOTHING
+        return found
 
 
 class ForeignClientError(Exception):
@@ -121,31 +125,24 @@ class Clients:
     async def take_over(self, client: bytes, user_id: int, number: int) -> Taken:
         """Get a client id that nobody holds afterwards, with what its holder remembered.
 
-        Raises ForeignClientError or LateLoginError; nothing has changed then.
+        Whoever gets it binds it before the next pause. Raises ForeignClientError or LateLoginError.
         """
-        claim = self._claims.get(client)
-        if claim is not None and claim.user_id != user_id:
+        before = self._claims.get(client)
+        if before is not None and before.user_id != user_id:
             raise ForeignClientError
-        if claim is not None:
-            claim.is_late = True
-        question = TakeOver(client, user_id, number, self._edge.services.shard_id)
-        taken = self._give_up(question)
-        if taken.is_foreign:
-            raise ForeignClientError
-        if taken.session:
-            return taken  # an id is held once, so nobody else has it
         claim = self._claims[client] = _Claim(user_id, number)
         try:
-            answers = await self._links.ask_all(_ENCODER.encode(question))
+            found = await self._find(TakeOver(client, user_id, number), claim, before)
+            if not claim.is_late:
+                return found
+            claim.found = found
         finally:
             if self._claims.get(client) is claim:
                 del self._claims[client]
-        found = [_TAKEN.decode(answer) for answer in answers]
-        if any(one.is_foreign for one in found):
-            raise ForeignClientError
-        if claim.is_late or any(one.is_late for one in found):
-            raise LateLoginError
-        return next((one for one in found if one.session), taken)
+            claim.decided.set()
+        if found.session and not claim.heirs:
+            self._edge.on_session_ended(found.session)
+        raise LateLoginError
 
     def is_overtaken(self, client: bytes, number: int) -> bool:
         """Whether a session that arrives from another shard lost its client id on the way."""
@@ -155,61 +152,58 @@ class Clients:
             or self._asked.get(client, 0) > number
         )
 
-    def answer(self, question: bytes) -> bytes:
+    async def answer(self, question: bytes) -> bytes:
         """What another shard is told."""
         asked = _QUESTIONS.decode(question)
         if isinstance(asked, ListClients):
             return _ENCODER.encode(self._mine())
-        if isinstance(asked, TakeOver):
-            return _ENCODER.encode(self._yield(asked))
-        self._inherit(asked)
-        return b""
+        return _ENCODER.encode(await self._yield(asked))
 
-    def tell_heir(self, client: bytes, memory: ReplyMemory, request: int) -> None:
-        """Pass on the reply to a request whose client id was taken over while it was served."""
-        checksum, reply = memory.replies[request]
-        told = Answered(client, request, checksum, reply)
-        if memory.heir == self._edge.services.shard_id:
-            self._inherit(told)
-        elif memory.heir is not None:
-            self._edge.keep(self._links.ask(memory.heir, _ENCODER.encode(told)))
+    async def _find(self, asked: TakeOver, claim: _Claim, before: _Claim | None) -> Taken:
+        """From whoever has it: the login before this one, a connection here, another shard."""
+        left = _NOTHING if before is None else await before.left()
+        if left.session:
+            return left
+        here = await self._give_up(asked)
+        if here.is_foreign:
+            raise ForeignClientError
+        if here.session:
+            return here  # an id is held once, so nobody else has it
+        answers = await self._links.ask_all(_ENCODER.encode(asked))
+        others = [_TAKEN.decode(answer) for answer in answers]
+        found = next((one for one in others if one.session), _NOTHING)
+        if any(one.is_foreign for one in others):
+            if found.session:
+                self._edge.on_session_ended(found.session)
+            raise ForeignClientError
+        claim.is_late |= any(one.is_late for one in others)
+        return found
 
-    def _inherit(self, told: Answered) -> None:
-        holder = self._edge.by_client.get(told.client)
-        if holder is not None:
-            holder.session.memory.keep(told.request, told.checksum, told.reply)
-
-    def _yield(self, asked: TakeOver) -> Taken:
+    async def _yield(self, asked: TakeOver) -> Taken:
         self._asked.pop(asked.client, None)
         self._asked[asked.client] = asked.number
         if len(self._asked) > ASKED_MAX:
             del self._asked[next(iter(self._asked))]
         claim = self._claims.get(asked.client)
         if claim is None:
-            return self._give_up(asked)
+            return await self._give_up(asked)
         if claim.user_id != asked.user_id:
             return Taken(is_foreign=True)
         if claim.number > asked.number:
             return Taken(is_late=True)
-        claim.is_late = True
-        return Taken()
+        return await claim.left()
 
-    def _give_up(self, asked: TakeOver) -> Taken:
+    async def _give_up(self, asked: TakeOver) -> Taken:
         holder = self._edge.by_client.get(asked.client)
         if holder is None:
-            return Taken()
+            return _NOTHING
         session = holder.session
         if session.user_id != asked.user_id:
             return Taken(is_foreign=True)
         memory, number = session.memory, session.number
-        memory.heir = asked.shard_id
         self._edge.release(holder)
-        return Taken(
-            number,
-            highest=memory.highest,
-            replies=dict(memory.replies),
-            busy=tuple(memory.busy),
-        )
+        await memory.settled()
+        return Taken(number, highest=memory.highest, replies=dict(memory.replies))
 
     def _mine(self) -> list[LoggedIn]:
         return [

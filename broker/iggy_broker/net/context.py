@@ -68,7 +68,7 @@ class ClientTable(Protocol):
         """Every session of the broker, ascending by the number of its connection."""
         ...
 
-    def answer(self, question: bytes) -> bytes:
+    async def answer(self, question: bytes) -> bytes:
         """What another shard is told of the sessions of this one."""
         ...
 
@@ -80,7 +80,7 @@ class NoClients:
         """None."""
         return []
 
-    def answer(self, question: bytes) -> bytes:
+    async def answer(self, question: bytes) -> bytes:
         """Shards ask each other for clients only, and accept none before all are wired."""
         raise AssertionError("asked before this shard accepts clients")
 

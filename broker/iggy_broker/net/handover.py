@@ -89,7 +89,7 @@ class Doors:
         """Move a session with (a duplicate of) its descriptor; False if it must stay."""
         door = self._doors.get(owner)
         user_id = session.user_id
-        if door is None or user_id is None or session.memory.busy:
+        if door is None or user_id is None or session.memory.serving:
             return False
         memory = session.memory
         moved = _ENCODER.encode(

@@ -38,10 +38,6 @@ async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body
     counters = edge.services.counters
     try:
         user = await _identify(edge, body)
-        session = connection.session
-        if session.user_id is not None and session.client == header.client:
-            # Iggy protocol 0.11: a second login changes nothing, and is told whose session it is.
-            return _welcome(header, user_id=session.user_id, number=session.number)
         number = await _bind(edge, connection, header.client, user)
     except Refused as refused:
         counters.evictions_total += 1
@@ -103,6 +99,11 @@ def _is_current(edge: Edge, user: User) -> bool:
 
 async def _bind(edge: Edge, connection: Connection, client: bytes, user: User) -> int:
     """Give the connection its session; its number."""
+    session = connection.session
+    if session.user_id is not None and session.client == client:
+        if session.user_id != user.id:
+            raise Refused(EvictionReason.SESSION_ERROR)
+        return session.number  # a second login changes nothing (Iggy protocol 0.11)
     number = edge.session_number()
     try:
         taken = await edge.clients.take_over(client, user.id, number)
@@ -118,15 +119,17 @@ async def _bind_alone(
 ) -> int:
     """The same, when nobody else holds the client id any more."""
     if not _is_current(edge, user):
+        if taken.session:
+            edge.on_session_ended(taken.session)
         raise Refused(EvictionReason.INVALID_CREDENTIALS)
     if taken.session:
         number = edge.session_number(above=taken.session)
-        await edge.on_session_moved(taken.session, number)
     if connection.is_connected:
         edge.bind(connection, client, user, number)
-        connection.session.memory = ReplyMemory(taken.highest, taken.replies, taken.busy)
-    elif taken.session:
-        edge.on_session_ended(number)
+        connection.session.memory = ReplyMemory(taken.highest, taken.replies)
+    if taken.session:
+        # Bound before this pause: who logs in or is deleted meanwhile finds the session.
+        await edge.on_session_moved(taken.session, number)
     return number
 
 

@@ -32,7 +32,7 @@ class ShardOwner:
 
     async def answer_question(self, question: bytes) -> bytes:
         """Another shard asks about the sessions of this one."""
-        return self._services.clients.answer(question)
+        return await self._services.clients.answer(question)
 
     def serve_frame(
         self, packed: int, incarnation: int, frame: memoryview

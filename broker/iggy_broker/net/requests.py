@@ -46,8 +46,6 @@ async def serve_request(
     memory.begin(header.request)
     reply = await _serve_once(edge, context, frame)
     memory.keep(header.request, header.request_checksum, _for_retries(context, reply))
-    if memory.heir is not None:
-        edge.clients.tell_heir(header.client, memory, header.request)
     return reply
 
 

@@ -7,7 +7,7 @@ readable header stays unanswered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
 from typing import Final
 
 from iggy_wire.buffer import Buffer
@@ -38,26 +38,21 @@ REPLIES_KEPT: Final = (
 class ReplyMemory:
     """The last replies to changes, so that a retry gets the same bytes and changes nothing."""
 
-    __slots__ = ("busy", "heir", "highest", "replies")
+    __slots__ = ("_settled", "highest", "replies", "serving")
 
     def __init__(
-        self,
-        highest: int = 0,
-        replies: dict[int, tuple[bytes, bytes]] | None = None,
-        busy: Iterable[int] = (),
+        self, highest: int = 0, replies: dict[int, tuple[bytes, bytes]] | None = None
     ) -> None:
         """Nothing seen yet, unless it comes from elsewhere."""
         self.highest = highest
         self.replies = replies or {}  # request → (checksum, reply), oldest first
-        self.busy = frozenset(busy)  # requests that are being served; sessions are many
-        self.heir: int | None = None  # the shard whose session took this over
+        self.serving = 0  # the request that is being served: a connection has one at a time
+        self._settled: asyncio.Event | None = None  # made when somebody waits; sessions are many
 
     def recall(self, header: RequestHeader) -> bytes | ErrorCode | None:
         """The stored reply of a retry, a refusal, or None if the request is new."""
         if header.request > self.highest:
             return None
-        if header.request in self.busy:
-            return ErrorCode.TRANSIENT_NOT_COMMITTED
         stored = self.replies.get(header.request)
         if stored is None:
             return ErrorCode.REQUEST_ALREADY_APPLIED
@@ -67,17 +62,25 @@ class ReplyMemory:
         return reply
 
     def begin(self, request: int) -> None:
-        """A new request is being served; its retry must wait."""
+        """A new request is being served."""
         self.highest = max(self.highest, request)
-        self.busy |= {request}
+        self.serving = request
 
     def keep(self, request: int, checksum: bytes, reply: bytes) -> None:
         """The reply to a request that is served, for its retries; the oldest is forgotten."""
         self.highest = max(self.highest, request)
-        self.busy -= {request}
+        self.serving = 0
         self.replies[request] = (checksum, reply)
         while len(self.replies) > REPLIES_KEPT:
             del self.replies[next(iter(self.replies))]
+        if self._settled is not None:
+            self._settled.set()
+
+    async def settled(self) -> None:
+        """Return when the request that is being served has its reply. For one who takes over."""
+        if self.serving:
+            self._settled = asyncio.Event()
+            await self._settled.wait()
 
 
 class Session:

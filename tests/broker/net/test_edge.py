@@ -83,8 +83,8 @@ def test_a_session_whose_user_was_made_anew_ends(tmp_path: Path) -> None:
 
 def test_a_session_whose_client_id_was_taken_on_the_way_ends(tmp_path: Path) -> None:
     async def work(edge: Edge, caller: Caller) -> None:
-        question = msgspec.msgpack.encode(TakeOver(CLIENT, user_id=0, number=51, shard_id=1))
-        edge.clients.answer(question)
+        question = msgspec.msgpack.encode(TakeOver(CLIENT, user_id=0, number=51))
+        await edge.clients.answer(question)
 
         late = await arrived(edge, arrival(number=50))
         assert late.session.user_id is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from iggy_broker.net.session import REPLIES_KEPT, ReplyMemory, Session, checksum_matches
@@ -114,13 +116,26 @@ def test_the_last_replies_are_repeated_and_older_ones_refused() -> None:
         request = header(Operation.CREATE_STREAM, request=number)
         assert memory.recall(request) is None
         memory.begin(number)
-        assert memory.recall(request) is ErrorCode.TRANSIENT_NOT_COMMITTED
         memory.keep(number, request.request_checksum, b"reply %d" % number)
 
     assert memory.recall(header(Operation.CREATE_STREAM, request=2)) == b"reply 2"
     assert memory.recall(header(Operation.CREATE_STREAM, request=6)) == b"reply 6"
     oldest = memory.recall(header(Operation.CREATE_STREAM, request=1))
     assert oldest is ErrorCode.REQUEST_ALREADY_APPLIED
+
+
+def test_who_takes_over_waits_for_the_change_that_is_served() -> None:
+    async def work() -> None:
+        memory = ReplyMemory()
+        await memory.settled()
+        memory.begin(1)
+        waiting = asyncio.ensure_future(memory.settled())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        memory.keep(1, bytes(16), b"reply")
+        await waiting
+
+    asyncio.run(work())
 
 
 def test_another_body_under_a_used_number_is_refused() -> None:
