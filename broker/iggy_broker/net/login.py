@@ -38,6 +38,10 @@ async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body
     counters = edge.services.counters
     try:
         user = await _identify(edge, body)
+        session = connection.session
+        if session.user_id is not None and session.client == header.client:
+            # Iggy protocol 0.11: a second login changes nothing, and is told whose session it is.
+            return _welcome(header, user_id=session.user_id, number=session.number)
         number = await _bind(edge, connection, header.client, user)
     except Refused as refused:
         counters.evictions_total += 1
@@ -99,11 +103,6 @@ def _is_current(edge: Edge, user: User) -> bool:
 
 async def _bind(edge: Edge, connection: Connection, client: bytes, user: User) -> int:
     """Give the connection its session; its number."""
-    session = connection.session
-    if session.user_id is not None and session.client == client:
-        if session.user_id != user.id:
-            raise Refused(EvictionReason.SESSION_ERROR)
-        return session.number  # a second login changes nothing (Iggy protocol 0.11)
     number = edge.session_number()
     try:
         taken = await edge.clients.take_over(client, user.id, number)
