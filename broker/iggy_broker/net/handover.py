@@ -126,10 +126,15 @@ class Doors:
             data, descriptors, _, _ = socket.recv_fds(door, SESSION_BYTES_MAX, 1)
         except BlockingIOError:
             return
-        if not data or not descriptors:
+        if not data:
             self._edge.loop.remove_reader(door.fileno())
             return
         session = self._session(data)
+        if not descriptors:
+            # This process has no room for one more: the kernel has dropped the connection.
+            logger.warning("! no descriptor left for a connection that came here: it is closed")
+            self._edge.on_session_ended(session.number)
+            return
         sock = socket.socket(fileno=descriptors[0])
         sock.setblocking(False)
         task: asyncio.Task[object] = self._edge.loop.create_task(

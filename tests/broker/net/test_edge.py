@@ -13,6 +13,7 @@ from iggy_broker.metadata import user_changes
 from iggy_broker.net.clients import TakeOver
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.edge import Edge
+from iggy_broker.net.handover import Doors
 from iggy_broker.net.intake import Landing
 from iggy_broker.net.peers import Links
 from iggy_broker.net.session import Session
@@ -95,6 +96,36 @@ def test_a_session_whose_client_id_was_taken_on_the_way_ends(tmp_path: Path) -> 
         assert edge.by_client == {CLIENT: later}
 
     with_edge(tmp_path, work)
+
+
+def test_a_session_that_comes_without_its_connection_ends_and_the_next_one_arrives(
+    tmp_path: Path,
+) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        ended: list[int] = []
+        edge.on_session_ended = ended.append
+        theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        doors = Doors(edge, {1: ours}, lambda session: Connection(edge, session))
+        doors.open()
+        client, server = socket.socketpair()
+        THEIRS.extend((client, theirs))
+
+        theirs.send(moved(number=50))  # as when no descriptor is left here
+        socket.send_fds(theirs, [moved(number=51)], [server.fileno()])
+        server.close()
+        while not edge.by_client:  # noqa: ASYNC110 -- it is a value
+            await asyncio.sleep(0)
+
+        assert ended == [50]
+        assert edge.by_client[CLIENT].session.number == 51
+        doors.close()
+
+    with_edge(tmp_path, work)
+
+
+def moved(*, number: int) -> bytes:
+    """A session of root as one shard writes it for another."""
+    return msgspec.msgpack.encode((CLIENT, 4, "127.0.0.1:9", number, 0, 1, 0, {}))
 
 
 def test_sessions_end_with_their_user(tmp_path: Path) -> None:
