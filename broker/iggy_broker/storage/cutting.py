@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from iggy_broker.storage import layout
-from iggy_broker.storage.disk import Disk, StorageFailed
+from iggy_broker.storage.disk import Disk, StorageFailed, may_pass
 from iggy_broker.storage.segment import Segment
 
 CUT_TAIL_BYTES_MAX = 64 * 1024 * 1024  # of a cut tail so much is copied aside; the rest is dropped
@@ -67,6 +67,8 @@ def cut_tail(disk: Disk, segment: Segment, size_bytes: int, *, why: str) -> Deci
     try:
         segment.file.truncate(end)
     except OSError as error:
+        if may_pass(error):
+            raise
         raise StorageFailed(f"{segment.path}: a torn tail cannot be cut: {error}") from error
     return Decision(
         DecisionKind.TAIL_CUT,
@@ -93,6 +95,8 @@ def set_aside(disk: Disk, folder: str, firsts: list[int], *, why: str) -> list[D
         try:
             disk.rename(path, target)
         except OSError as error:
+            if may_pass(error):
+                raise
             raise StorageFailed(f"{path}: cannot be moved to {target}: {error}") from error
         disk.remove(layout.index_path(folder, first))
         decisions.append(

@@ -43,7 +43,7 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
     decisions = []
     folder = place.folder
     if not disk.exists(folder):
-        _make(place, disk)
+        _make(place, disk, sync=False)
         if not place.is_new:
             why = "the folder is missing; the partition starts empty"
             decisions.append(Decision(DecisionKind.FOLDER_MISSING, folder, why=why))
@@ -54,16 +54,14 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
         target = move_away(disk, folder, suffix="stale-unknown")
         why = f"it was there before the partition was made and is now {target}"
         decisions.append(Decision(DecisionKind.FOLDER_SET_ASIDE, folder, why=why))
-        disk.make_folders(folder)
-        write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=True)
+        _make(place, disk, sync=True)
     elif life is None:
         write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=True)
     elif life.incarnation != place.incarnation:
         target = move_away(disk, folder, suffix=f"stale-{life.incarnation}")
         why = f"it belongs to another partition of this number and is now {target}"
         decisions.append(Decision(DecisionKind.FOLDER_SET_ASIDE, folder, why=why))
-        disk.make_folders(folder)
-        write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=True)
+        _make(place, disk, sync=True)
     elif life.purging or life.purges < place.purges:
         purge_folder(disk, folder, place.incarnation, max(life.purges, place.purges))
         why = "a purge had begun before the stop"
@@ -77,12 +75,12 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
     return decisions
 
 
-def _make(place: PartitionPlace, disk: Disk) -> None:
+def _make(place: PartitionPlace, disk: Disk, *, sync: bool) -> None:
     """A new folder, with its note or not at all: without one it would be taken for a stranger's."""
     disk.make_folders(place.folder)
     life = Life(place.incarnation, place.purges, purging=False)
     try:
-        write_life(disk, place.folder, life, sync=False)
+        write_life(disk, place.folder, life, sync=sync)
     except OSError:
         with contextlib.suppress(OSError):
             disk.remove_tree(place.folder)

@@ -313,7 +313,8 @@ class Partition:
             self._offsets.close()
             self._offsets = None
         self._parts.table.clear(self.place.slot)
-        take_away(self._parts.disk, self.place.folder, self._parts.syncer)
+        if left := take_away(self._parts.disk, self.place.folder, self._parts.syncer):
+            self._parts.warn(left)
 
     def begin_sync(self, *, checkpoint: bool) -> SyncWork | None:
         """For the group commit: what is unsynced of log and offsets. Holds the files."""

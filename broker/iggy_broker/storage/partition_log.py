@@ -237,7 +237,9 @@ class PartitionLog:
         files: list[File] = []
         if self._active is not None and (checkpoint or due or len(self._dirty) > 1):
             # Entries first: a position in `synced` promises that the index before it is whole.
-            files += [segment.index_file for segment in self._index_dirty if segment.index.write()]
+            # An empty one may have no file: a full disk had no room for it.
+            indexed = [segment for segment in self._index_dirty if len(segment.index)]
+            files += [segment.index_file for segment in indexed if segment.index.write()]
             record = synced_record(self._active)
             self._index_dirty = []
             self._checkpoint_size_bytes = self._written_bytes

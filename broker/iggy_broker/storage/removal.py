@@ -1,5 +1,6 @@
 """Take folders and segments away: out of sight at once, off the disk when there is time."""
 
+import contextlib
 import threading
 from collections import deque
 
@@ -26,20 +27,40 @@ def move_away(disk: Disk, folder: str, *, suffix: str = "deleted") -> str:
     raise FileExistsError(f"{folder}.{suffix}-*: {_TRIES_MAX} of them are there, remove some")
 
 
-def take_away(disk: Disk, folder: str, syncer: Syncer | None) -> None:
-    """Free the place of a deleted partition's folder at once; its files go when there is time."""
+def take_away(disk: Disk, folder: str, syncer: Syncer | None) -> str:
+    """Free the place of a deleted partition's folder at once; its files go when there is time.
+
+    "", or why the disk keeps something of it.
+    """
     try:
         away = move_away(disk, folder)
     except OSError as error:
         if not may_pass(error):
             raise
-        # No room for a new name. Here and now, then: what is left of it belongs to nobody.
-        disk.remove_tree(folder)
-        return
+        return _remove_in_place(disk, folder)  # there is no room for a new name
     if away and syncer is not None:
         syncer.in_background(lambda: remove_moved(disk, away))
     elif away:
-        remove_moved(disk, away)
+        with contextlib.suppress(OSError):  # as in the background: the next start removes it
+            remove_moved(disk, away)
+    return ""
+
+
+def _remove_in_place(disk: Disk, folder: str) -> str:
+    """`life` goes last: as long as anything is left, it says that the folder is a stranger's."""
+    try:
+        for name in disk.list_folder(folder):
+            path = f"{folder}/{name}"
+            if disk.is_folder(path):
+                disk.remove_tree(path)
+            elif name != layout.LIFE_FILE:
+                disk.remove(path)
+        disk.remove_tree(folder)
+    except OSError as error:
+        if not may_pass(error):
+            raise
+        return f"{folder}: not removed: {error}"
+    return ""
 
 
 def remove_folder(disk: Disk, folder: str) -> None:
