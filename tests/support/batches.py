@@ -77,7 +77,7 @@ def reseal(batch: bytearray) -> bytearray:
     return batch
 
 
-def expected_fault(data: bytes) -> int:  # noqa: C901, PLR0911 - one rule a line
+def expected_fault(data: bytes) -> int:  # noqa: C901, PLR0911, PLR0912 - one rule a line
     """What admission must answer, in the order of the rules, one field at a time."""
     if len(data) < 256 or struct.unpack_from("<Q", data, 32)[0] != len(data):
         return 4
@@ -100,6 +100,12 @@ def expected_fault(data: bytes) -> int:  # noqa: C901, PLR0911 - one rule a line
             return 4
         if reserved:
             return 4101
+        if payload_bytes == 0:
+            return 4025
+        if payload_bytes > 64_000_000:
+            return 4022
+        if headers_bytes > 100_000:
+            return 4017
         if own != xxh3_64_intdigest(data[at + 8 : end]):
             return 4027
         checksums += data[at : at + 8]

@@ -25,7 +25,7 @@ VECTORS = Path(__file__).parent / "vectors" / "batches"
 
 def test_a_built_batch_is_admitted_and_has_the_broker_fields_zero() -> None:
     batch = build(
-        [Message(b"a"), Message(b"", id=5), Message(b"c", headers=b"hh")], origin_timestamp_us=9
+        [Message(b"a"), Message(b"b", id=5), Message(b"c", headers=b"hh")], origin_timestamp_us=9
     )
 
     assert kernel.verify(batch) == 0
@@ -55,7 +55,7 @@ def test_building_gives_the_bytes_of_an_independent_builder() -> None:
     st.lists(
         st.builds(
             Message,
-            payload=st.binary(max_size=50),
+            payload=st.binary(min_size=1, max_size=50),
             id=st.integers(0, (1 << 128) - 1),
             headers=st.binary(max_size=20),
             origin_timestamp_us=st.integers(1000, 1000 + (1 << 32) - 1),
@@ -104,13 +104,14 @@ def test_a_header_that_is_not_there_is_refused(at: int) -> None:
     ("content", "code"),
     [
         ([], ErrorCode.INVALID_MESSAGES_COUNT),
+        ([Message(b"")], ErrorCode.INVALID_MESSAGE_PAYLOAD_LENGTH),
         ([Message(bytes(PAYLOAD_BYTES_MAX + 1))], ErrorCode.TOO_BIG_MESSAGE_PAYLOAD),
-        ([Message(b"", headers=bytes(HEADERS_BYTES_MAX + 1))], ErrorCode.TOO_BIG_USER_HEADERS),
-        ([Message(b"", id=1 << 128)], ErrorCode.INVALID_FORMAT),
-        ([Message(b"", id=-1)], ErrorCode.INVALID_FORMAT),
-        ([Message(b"", origin_timestamp_us=9)], ErrorCode.INVALID_MESSAGE_TIMESTAMP_DELTA),
+        ([Message(b"x", headers=bytes(HEADERS_BYTES_MAX + 1))], ErrorCode.TOO_BIG_USER_HEADERS),
+        ([Message(b"x", id=1 << 128)], ErrorCode.INVALID_FORMAT),
+        ([Message(b"x", id=-1)], ErrorCode.INVALID_FORMAT),
+        ([Message(b"x", origin_timestamp_us=9)], ErrorCode.INVALID_MESSAGE_TIMESTAMP_DELTA),
         (
-            [Message(b"", origin_timestamp_us=10 + (1 << 32))],
+            [Message(b"x", origin_timestamp_us=10 + (1 << 32))],
             ErrorCode.INVALID_MESSAGE_TIMESTAMP_DELTA,
         ),
     ],

@@ -16,7 +16,7 @@ from iggy_wire import _kernel_plain
 from iggy_wire import kernel as facade
 from kernels import compiled, on_both
 
-THREE = [Body(b"one", id=11), Body(b"", headers=b"hh", id=12), Body(b"three" * 99, time_delta=5)]
+THREE = [Body(b"one", id=11), Body(b"2", headers=b"hh", id=12), Body(b"three" * 99, time_delta=5)]
 U64_MAX = (1 << 64) - 1
 
 
@@ -50,13 +50,15 @@ class TestAdmission:
 
     @pytest.mark.parametrize("count", [1, 2, 1000, 1024, 1025, 3000])
     def test_a_good_batch_is_stamped_and_stays_good(self, kernel: ModuleType, count: int) -> None:
-        batch = make_batch([Body(b"p" * (index % 300)) for index in range(count)])
+        batch = make_batch([Body(b"p" * (1 + index % 300)) for index in range(count)])
         frames = bytes(batch[256:])
 
         assert kernel.admit(batch, 3, 40, 5_000) == 0
 
         assert batch == make_batch(
-            [Body(b"p" * (index % 300)) for index in range(count)], offset=40, timestamp_us=5_000
+            [Body(b"p" * (1 + index % 300)) for index in range(count)],
+            offset=40,
+            timestamp_us=5_000,
         )
         assert batch[256:] == frames
         assert kernel.verify(batch) == 0
@@ -96,6 +98,28 @@ class TestAdmission:
         assert kernel.verify(batch) == code
         assert kernel.admit(batch, 1, 2, 3) == code
         assert batch == before
+
+    @pytest.mark.parametrize(
+        ("body", "code"),
+        [
+            (Body(b""), 4025),
+            (Body(b"", headers=b"h"), 4025),
+            (Body(bytes(64_000_000)), 0),
+            (Body(bytes(64_000_001)), 4022),
+            (Body(b"x", headers=bytes(100_000)), 0),
+            (Body(b"x", headers=bytes(100_001)), 4017),
+        ],
+        ids=lambda value: None if isinstance(value, Body) else str(value),
+    )
+    def test_one_message_has_limits_when_it_is_sent(
+        self, kernel: ModuleType, body: Body, code: int
+    ) -> None:
+        batch = make_batch([Body(b"before"), body])
+
+        assert kernel.verify(batch) == kernel.admit(batch, 1, 2, 3) == code
+        if code:  # what an older broker stored is readable
+            found = kernel.scan(batch, -1, frames=True, index_bytes=0)
+            assert (found.messages, found.reason) == (2, 0)
 
     def test_every_prefix_and_a_longer_buffer_is_a_format_fault(self, kernel: ModuleType) -> None:
         batch = bytes(make_batch(THREE))

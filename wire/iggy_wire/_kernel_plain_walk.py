@@ -13,14 +13,19 @@ from iggy_wire.kernel_types import (
     BATCH_HEADER_BYTES,
     CLEAN_END,
     FRAME_HEADER_BYTES,
+    HEADERS_BYTES_MAX,
     INCOMPLETE_TAIL,
     INVALID_BATCH_CHECKSUM,
     INVALID_FORMAT,
     INVALID_MESSAGE_CHECKSUM,
+    INVALID_MESSAGE_PAYLOAD_LENGTH,
     INVALID_MESSAGES_COUNT,
     INVALID_OFFSET,
     INVALID_RESERVED_FIELD,
     OFFSET_END_MAX,
+    PAYLOAD_BYTES_MAX,
+    TOO_BIG_MESSAGE_PAYLOAD,
+    TOO_BIG_USER_HEADERS,
     BrokenBatchError,
     Buffer,
 )
@@ -105,7 +110,7 @@ def incoming_fault(view: memoryview) -> tuple[int, bytes]:
     """(error code of exactly one batch from a producer, what its checksum covers if 0)."""
     if len(view) < BATCH_HEADER_BYTES or _U64.unpack_from(view, 32)[0] != len(view):
         return INVALID_FORMAT, b""
-    return _fault(view, first_delta=0, hashed=True)
+    return _fault(view, first_delta=0, hashed=True, limited=True)
 
 
 def stored_fault(view: memoryview, at: int, expected_offset: int, hashed: bool) -> int:
@@ -120,7 +125,7 @@ def stored_fault(view: memoryview, at: int, expected_offset: int, hashed: bool) 
         return INCOMPLETE_TAIL
     (base_offset,) = _U64.unpack_from(view, at + 8)
     (delta,) = _U32.unpack_from(view, at + BATCH_HEADER_BYTES + 24)
-    code, _ = _fault(view[at : at + length], first_delta=delta, hashed=hashed)
+    code, _ = _fault(view[at : at + length], first_delta=delta, hashed=hashed, limited=False)
     if code:
         return code
     if base_offset >= OFFSET_END_MAX or expected_offset not in (-1, base_offset + delta):
@@ -128,8 +133,13 @@ def stored_fault(view: memoryview, at: int, expected_offset: int, hashed: bool) 
     return CLEAN_END
 
 
-def _fault(batch: memoryview, *, first_delta: int, hashed: bool) -> tuple[int, bytes]:
-    """The same for a batch whose batch_length is known to be its size."""
+def _fault(
+    batch: memoryview, *, first_delta: int, hashed: bool, limited: bool
+) -> tuple[int, bytes]:
+    """The same for a batch whose batch_length is known to be its size.
+
+    `limited`: the limits of one message count, too.
+    """
     count = _U32.unpack_from(batch, 48)[0]
     if code := _header_fault(batch, count):
         return code, b""
@@ -146,10 +156,11 @@ def _fault(batch: memoryview, *, first_delta: int, hashed: bool) -> tuple[int, b
                 end <= len(batch)
                 and given == delta
                 and not reserved
+                and not (limited and _size_fault(headers_bytes, payload_bytes))
                 and (not hashed or checksum == xxh3_64_intdigest(batch[at + 8 : end]))
             )
         if not frame_is_good:
-            return _frame_fault(batch, at, delta), b""
+            return _frame_fault(batch, at, delta, limited), b""
         checksums.append(checksum)
         at = end
     if at != len(batch):
@@ -170,14 +181,25 @@ def _header_fault(batch: memoryview, count: int) -> int:
     return 0
 
 
-def _frame_fault(batch: memoryview, at: int, delta: int) -> int:
+def _size_fault(headers_bytes: int, payload_bytes: int) -> int:
+    if payload_bytes == 0:
+        return INVALID_MESSAGE_PAYLOAD_LENGTH
+    if payload_bytes > PAYLOAD_BYTES_MAX:
+        return TOO_BIG_MESSAGE_PAYLOAD
+    return TOO_BIG_USER_HEADERS if headers_bytes > HEADERS_BYTES_MAX else 0
+
+
+def _frame_fault(batch: memoryview, at: int, delta: int, limited: bool) -> int:
     """Which of its rules a bad frame breaks first."""
     if len(batch) - at < FRAME_HEADER_BYTES:
         return INVALID_FORMAT
     _, given, _, headers_bytes, payload_bytes, reserved = _FRAME.unpack_from(batch, at)
     if headers_bytes + payload_bytes > len(batch) - at - FRAME_HEADER_BYTES or given != delta:
         return INVALID_FORMAT
-    return INVALID_RESERVED_FIELD if reserved else INVALID_MESSAGE_CHECKSUM
+    if reserved:
+        return INVALID_RESERVED_FIELD
+    size_fault = _size_fault(headers_bytes, payload_bytes) if limited else 0
+    return size_fault or INVALID_MESSAGE_CHECKSUM
 
 
 def batch_checksum(batch: memoryview) -> int:

@@ -13,11 +13,16 @@ cdef enum:
     STAMP_BYTES = 24            # partition_id, base_offset, base_timestamp
     COVERED_BYTES = 44          # header bytes under the batch checksum: 0..40 and 48..52
     LOCAL_FRAMES = 1024         # frame checksums kept on the stack; bigger batches allocate
+    PAYLOAD_BYTES_MAX = 64000000
+    HEADERS_BYTES_MAX = 100000
 
     # Answers of Iggy protocol 0.11, and of a walk over stored batches.
     INCOMPLETE_TAIL = 1
     INVALID_FORMAT = 4
     INVALID_MESSAGES_COUNT = 4009
+    TOO_BIG_USER_HEADERS = 4017
+    TOO_BIG_MESSAGE_PAYLOAD = 4022
+    INVALID_MESSAGE_PAYLOAD_LENGTH = 4025
     INVALID_MESSAGE_CHECKSUM = 4027
     INVALID_BATCH_CHECKSUM = 4039
     INVALID_OFFSET = 4100
@@ -119,7 +124,7 @@ cdef inline uint64_t frame_end(
 cdef int incoming_fault(const uint8_t *data, Py_ssize_t size, Covered *covered) except -1:
     if size < BATCH_HEADER_BYTES or load64(data + 32) != <uint64_t>size:
         return INVALID_FORMAT
-    return fault(data, size, 0, True, covered)
+    return fault(data, size, 0, True, True, covered)
 
 
 cdef int stored_fault(
@@ -140,7 +145,7 @@ cdef int stored_fault(
     delta = load32(data + BATCH_HEADER_BYTES + 24)
     covered.data = covered.local
     try:
-        code = fault(data, length, delta, hashed, &covered)
+        code = fault(data, length, delta, hashed, False, &covered)
     finally:
         free_covered(&covered)
     if code != 0:
@@ -153,9 +158,12 @@ cdef int stored_fault(
 
 
 cdef int fault(
-    const uint8_t *data, uint64_t length, uint64_t delta, bint hashed, Covered *covered
+    const uint8_t *data, uint64_t length, uint64_t delta, bint hashed, bint limited, Covered *covered
 ) except -1:
-    """Error code of a batch whose batch_length is its size; `covered` is filled if there is none."""
+    """Error code of a batch whose batch_length is its size; `covered` is filled if there is none.
+
+    `limited`: the limits of one message count, too.
+    """
     cdef uint32_t messages = load32(data + 48), index
     cdef uint64_t left = length - BATCH_HEADER_BYTES, body
     cdef const uint8_t *frame = data + BATCH_HEADER_BYTES
@@ -177,6 +185,13 @@ cdef int fault(
             return INVALID_FORMAT
         if load64(frame + 40) != 0:
             return INVALID_RESERVED_FIELD
+        if limited:
+            if load32(frame + 36) == 0:
+                return INVALID_MESSAGE_PAYLOAD_LENGTH
+            if load32(frame + 36) > PAYLOAD_BYTES_MAX:
+                return TOO_BIG_MESSAGE_PAYLOAD
+            if load32(frame + 32) > HEADERS_BYTES_MAX:
+                return TOO_BIG_USER_HEADERS
         if hashed and load64(frame) != iggy_xxh3(frame + 8, FRAME_HEADER_BYTES - 8 + body):
             return INVALID_MESSAGE_CHECKSUM
         memcpy(checksum, frame, 8)

@@ -12,10 +12,15 @@ from struct import Struct
 
 from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode, WireError
-from iggy_wire.kernel_types import BATCH_HEADER_BYTES, FRAME_HEADER_BYTES, BrokenBatchError, Buffer
+from iggy_wire.kernel_types import (
+    BATCH_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    HEADERS_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    BrokenBatchError,
+    Buffer,
+)
 
-PAYLOAD_BYTES_MAX = 64_000_000  # per message; Iggy clients refuse more
-HEADERS_BYTES_MAX = 100_000  # user headers per message, encoded; Iggy clients refuse more
 TIMESTAMP_DELTA_US_MAX = (1 << 32) - 1  # 71 minutes between the first message and any other
 
 _HEADER = Struct("<QQQQQQI")
@@ -149,6 +154,11 @@ def _timestamp_delta(message: Message, origin_timestamp_us: int, index: int) -> 
 
 
 def _check_sizes(message: Message, index: int) -> None:
+    if not message.payload:
+        raise WireError(
+            ErrorCode.INVALID_MESSAGE_PAYLOAD_LENGTH,
+            f"message {index}: a payload has at least one byte; leave the message out",
+        )
     if len(message.payload) > PAYLOAD_BYTES_MAX:
         raise WireError(
             ErrorCode.TOO_BIG_MESSAGE_PAYLOAD,

@@ -17,6 +17,8 @@ Buffer: TypeAlias = (
 
 BATCH_HEADER_BYTES = 256
 FRAME_HEADER_BYTES = 48
+PAYLOAD_BYTES_MAX = 64_000_000  # of one message that is sent, and at least 1
+HEADERS_BYTES_MAX = 100_000  # user headers of one message that is sent, encoded
 
 # Offsets stay below this, so that adding a batch's messages never leaves a signed 64-bit number.
 OFFSET_END_MAX = 1 << 62
@@ -28,6 +30,9 @@ CLEAN_END = 0
 INCOMPLETE_TAIL = 1
 INVALID_FORMAT = 4
 INVALID_MESSAGES_COUNT = 4009
+TOO_BIG_USER_HEADERS = 4017
+TOO_BIG_MESSAGE_PAYLOAD = 4022
+INVALID_MESSAGE_PAYLOAD_LENGTH = 4025
 INVALID_MESSAGE_CHECKSUM = 4027
 INVALID_BATCH_CHECKSUM = 4039
 INVALID_OFFSET = 4100
