@@ -1,19 +1,24 @@
-"""Counters of one shard, in memory that all shards share, and their text for Prometheus.
+"""Counters of one shard, in memory that all shards share. `net/families.py` makes metrics of them.
 
 Hot paths add to plain attributes of `Counters`; `publish` copies them into the shard's own block of
-the shared memory. Only the owner writes a block, everybody may read all of them, so nobody locks.
-A reader may see a block that is up to `PUBLISH_INTERVAL_S` old.
+the shared memory, once in `PUBLISH_INTERVAL_S` and for each scrape. Only the owner writes a block,
+everybody may read all of them, so nobody locks.
 """
 
 from __future__ import annotations
 
 import bisect
 import mmap
+from dataclasses import dataclass
 from typing import Final
+
+from iggy_wire.errors import ErrorCode
+from iggy_wire.header import EvictionReason
 
 PUBLISH_INTERVAL_S: Final = 1.0
 
-# name → (kind, help). The order is the layout of a block; what only rises ends in `_total`.
+# name → (kind, help). One word for each shard. What only rises ends in `_total`; what ends in
+# `_seconds` or `_seconds_total` is kept in microseconds.
 FIELDS: Final[dict[str, tuple[str, str]]] = {
     "ready": ("gauge", "1 when the shard has recovered its partitions and accepts clients."),
     "drained": ("gauge", "1 when a stopping shard has answered its clients."),
@@ -26,23 +31,121 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "sends_total": ("counter", "Acknowledged send requests."),
     "polls_total": ("counter", "Answered poll requests."),
     "requests_total": ("counter", "Other answered requests."),
-    "refusals_total": ("counter", "Requests answered with an error code."),
-    "evictions_total": ("counter", "Eviction frames sent."),
     "logins_total": ("counter", "Successful logins."),
-    "logins_failed_total": ("counter", "Logins with wrong credentials."),
     "forwarded_total": ("counter", "Requests passed to the shard that owns the partition."),
     "handovers_total": ("counter", "Connections handed to the shard that owns their partition."),
     "connections_refused_total": ("counter", "Connections closed because of a limit."),
-    "checksum_errors_total": ("counter", "Batches refused or not served for a wrong checksum."),
+    "requests_running": ("gauge", "Requests being served that are neither sends nor polls."),
+    "passwords_waiting": ("gauge", "Passwords that are being hashed or wait for it."),
+    "client_queued_bytes": ("gauge", "Replies that clients have not taken yet."),
+    "link_queued_bytes": ("gauge", "Bytes for other shards that wait to go out."),
+    "link_in_flight_bytes": ("gauge", "What other shards were asked and have not answered."),
+    "buffers_in_use_bytes": ("gauge", "Memory of half-received frames."),
+    "buffers_kept_bytes": ("gauge", "Returned memory of frames, kept for the next ones."),
+    "index_cache_bytes": ("gauge", "Memory of the indexes of sealed segments."),
+    "unsynced_messages": ("gauge", "Acknowledged messages that a power cut could take."),
+    "unsynced_bytes": ("gauge", "Bytes of batches that a power cut could take."),
+    "resident_memory_bytes": ("gauge", "Memory of the process, with what it shares."),
+    "cpu_seconds_total": ("counter", "Processor time of the process."),
+    "recovery_partitions": ("gauge", "Partitions opened at start."),
+    "recovery_messages": ("gauge", "Messages found at start."),
+    "recovery_cut_bytes": ("gauge", "Bytes that recovery took out of the logs at start."),
+    "recovery_seconds": ("gauge", "How long opening the partitions took at start."),
+    "clock_steps_total": ("counter", "Jumps of the wall clock, seen by shard 0."),
+    "log_lines_suppressed_total": ("counter", "Log lines not written for being too many."),
 }
-# Upper bounds of the histogram of syncs; the last bucket, without a bound, is implied.
-SYNC_BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
-_SYNC_AT: Final = len(FIELDS)  # place of the buckets in a block; the sum in microseconds follows
-_SYNC_FIELDS: Final = len(SYNC_BUCKETS_S) + 2
-BLOCK_FIELDS_MAX: Final = 64  # fields of one shard's block; the rest is room for new ones
-_WORD_BYTES: Final = 8
 
-assert _SYNC_AT + _SYNC_FIELDS <= BLOCK_FIELDS_MAX
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts by a label whose values are known beforehand."""
+
+    kind: str
+    description: str
+    label: str
+    values: tuple[str, ...]
+
+
+TALLIES: Final[dict[str, Tally]] = {
+    "refusals_total": Tally(
+        "counter",
+        "Requests answered with an error code.",
+        "code",
+        tuple(code.name.lower() for code in ErrorCode),
+    ),
+    "evictions_total": Tally(
+        "counter",
+        "Eviction frames sent.",
+        "reason",
+        tuple(reason.name.lower() for reason in EvictionReason),
+    ),
+    "logins_failed_total": Tally(
+        "counter", "Refused logins.", "method", ("password", "token", "unknown")
+    ),
+    "connections_closed_total": Tally(
+        "counter",
+        "Connections that we closed for what the client did.",
+        "reason",
+        ("stalled", "bad_length"),
+    ),
+    "checksum_errors_total": Tally(
+        "counter",
+        "Batches with a wrong checksum: refused from a client, or found on the disk.",
+        "source",
+        ("client", "disk"),
+    ),
+    "recovery_decisions": Tally(
+        "gauge",
+        "What recovery had to decide at start.",
+        "kind",
+        (
+            "tail_cut", "segment_set_aside", "index_rebuilt", "damaged", "fenced", "foreign_file",
+            "folder_missing", "folder_set_aside", "purge_finished",
+        ),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A histogram: upper bounds of its buckets; the last one, without a bound, is implied."""
+
+    description: str
+    bounds_s: tuple[float, ...]
+
+
+DISTRIBUTIONS: Final[dict[str, Distribution]] = {
+    "fsync_seconds": Distribution(
+        "How long syncs to the disk took that clients waited for.",
+        (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0),
+    ),
+    "loop_lag_seconds": Distribution(
+        "How late the event loop was, looked at every 0.25 s.",
+        (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0),
+    ),
+}
+
+ZEROS_MAX: Final = 16  # a label of more values is shown with those only that were counted
+_WORD_BYTES: Final = 8
+_MICRO: Final = 1_000_000
+
+
+def _layout() -> tuple[dict[str, int], dict[tuple[str, str], int], dict[str, int], int]:
+    """Places in a block: of fields, of tallied values, of histograms (sum behind); its length."""
+    at = len(FIELDS)
+    tallied = {}
+    for name, tally in TALLIES.items():
+        for value in tally.values:
+            tallied[name, value] = at
+            at += 1
+    spread = {}
+    for name, distribution in DISTRIBUTIONS.items():
+        spread[name] = at
+        at += len(distribution.bounds_s) + 2
+    return {name: place for place, name in enumerate(FIELDS)}, tallied, spread, at
+
+
+_FIELDS_AT, _TALLIED_AT, _SPREAD_AT, BLOCK_WORDS = _layout()
 
 
 class SharedCounters:
@@ -53,28 +156,36 @@ class SharedCounters:
     def __init__(self, shards_count: int) -> None:
         """Zeroed blocks for `shards_count` shards."""
         self.shards_count = shards_count
-        self._memory = mmap.mmap(-1, shards_count * BLOCK_FIELDS_MAX * _WORD_BYTES)
+        self._memory = mmap.mmap(-1, shards_count * BLOCK_WORDS * _WORD_BYTES)
         self._words = memoryview(self._memory).cast("Q")
 
     def block(self, shard_id: int) -> memoryview:
-        """The words of one shard, in the order of `FIELDS`; only that shard may write them."""
-        at = shard_id * BLOCK_FIELDS_MAX
-        return self._words[at : at + BLOCK_FIELDS_MAX]
+        """The words of one shard; only that shard may write them."""
+        at = shard_id * BLOCK_WORDS
+        return self._words[at : at + BLOCK_WORDS]
 
     def values(self, name: str) -> list[int]:
         """One field, by shard."""
-        at = _PLACES[name]
-        return [int(self._words[shard * BLOCK_FIELDS_MAX + at]) for shard in self._shards]
-
-    def syncs(self, shard_id: int) -> tuple[list[int], int]:
-        """Syncs of one shard by bucket, not summed up, and their time in microseconds."""
-        at = shard_id * BLOCK_FIELDS_MAX + _SYNC_AT
-        words = [int(word) for word in self._words[at : at + _SYNC_FIELDS]]
-        return words[:-1], words[-1]
+        return self._by_shard(_FIELDS_AT[name])
 
     def total(self, name: str) -> int:
         """One field, summed over the shards."""
         return sum(self.values(name))
+
+    def tallied(self, name: str) -> dict[str, int]:
+        """Counts by the value of the label, summed over the shards; of many without the zeros."""
+        values = TALLIES[name].values
+        sums = {value: sum(self._by_shard(_TALLIED_AT[name, value])) for value in values}
+        if len(values) <= ZEROS_MAX:
+            return sums
+        return {value: count for value, count in sums.items() if count}
+
+    def spread(self, name: str, shard_id: int) -> tuple[list[int], int]:
+        """A histogram of one shard: counts by bucket, not summed up, and the time in us."""
+        at = shard_id * BLOCK_WORDS + _SPREAD_AT[name]
+        count = len(DISTRIBUTIONS[name].bounds_s) + 2
+        words = [int(word) for word in self._words[at : at + count]]
+        return words[:-1], words[-1]
 
     @property
     def all_ready(self) -> bool:
@@ -85,15 +196,14 @@ class SharedCounters:
         """Whether a field is nonzero for every shard."""
         return all(self.values(name))
 
-    @property
-    def _shards(self) -> range:
-        return range(self.shards_count)
+    def _by_shard(self, at: int) -> list[int]:
+        return [int(word) for word in self._words[at::BLOCK_WORDS]]
 
 
 class Counters:
     """One shard's own numbers; the attributes are the names of `FIELDS`."""
 
-    __slots__ = (*FIELDS, "_block", "_syncs", "shared")
+    __slots__ = (*FIELDS, "_block", "_more", "shared")
 
     ready: int
     drained: int
@@ -106,34 +216,62 @@ class Counters:
     sends_total: int
     polls_total: int
     requests_total: int
-    refusals_total: int
-    evictions_total: int
     logins_total: int
-    logins_failed_total: int
     forwarded_total: int
     handovers_total: int
     connections_refused_total: int
-    checksum_errors_total: int
+    requests_running: int
+    passwords_waiting: int
+    client_queued_bytes: int
+    link_queued_bytes: int
+    link_in_flight_bytes: int
+    buffers_in_use_bytes: int
+    buffers_kept_bytes: int
+    index_cache_bytes: int
+    unsynced_messages: int
+    unsynced_bytes: int
+    resident_memory_bytes: int
+    cpu_seconds_total: int
+    recovery_partitions: int
+    recovery_messages: int
+    recovery_cut_bytes: int
+    recovery_seconds: int
+    clock_steps_total: int
+    log_lines_suppressed_total: int
 
     def __init__(self, shared: SharedCounters, shard_id: int) -> None:
         """Zero, and to be published in the block of `shard_id`."""
         self.shared = shared
         self._block = shared.block(shard_id)
-        self._syncs = [0] * _SYNC_FIELDS
+        self._more = memoryview(bytearray(BLOCK_WORDS * _WORD_BYTES)).cast("Q")
         for name in FIELDS:
             setattr(self, name, 0)
 
+    def refused(self, code: ErrorCode) -> None:
+        """A request was answered with an error code."""
+        self.count("refusals_total", code.name.lower())
+
+    def evicted(self, reason: EvictionReason) -> None:
+        """A client got an eviction."""
+        self.count("evictions_total", reason.name.lower())
+
+    def count(self, tally: str, value: str, more: int = 1) -> None:
+        """So many more of this value of a tally's label."""
+        self._more[_TALLIED_AT[tally, value]] += more
+
+    def spread(self, name: str, duration_s: float) -> None:
+        """Something took so long: one more in the histogram of that name."""
+        at, bounds = _SPREAD_AT[name], DISTRIBUTIONS[name].bounds_s
+        self._more[at + bisect.bisect_left(bounds, duration_s)] += 1
+        self._more[at + len(bounds) + 1] += int(duration_s * _MICRO)
+
     def synced(self, duration_s: float) -> None:
         """A sync took so long."""
-        self._syncs[bisect.bisect_left(SYNC_BUCKETS_S, duration_s)] += 1
-        self._syncs[-1] += int(duration_s * 1_000_000)
+        self.spread("fsync_seconds", duration_s)
 
     def publish(self) -> None:
         """Make the numbers visible to the other shards."""
-        for place, count in enumerate(self._syncs, _SYNC_AT):
-            self._block[place] = count
+        start = len(FIELDS)
+        self._block[start:] = self._more[start:]
         for place, name in enumerate(FIELDS):
             self._block[place] = getattr(self, name)
-
-
-_PLACES: Final = {name: place for place, name in enumerate(FIELDS)}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 
 from iggy_broker.errors import Reject
 from iggy_broker.metadata.assignment import Handover
@@ -15,6 +17,7 @@ from iggy_broker.metadata.options import TopicSettings, settings_of_topic
 from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.storage.closing import close_all
 from iggy_broker.storage.consumer_offsets import remove_other_groups
+from iggy_broker.storage.cutting import DecisionKind
 from iggy_broker.storage.layout import partition_folder
 from iggy_broker.storage.partition import (
     ConsumerKey,
@@ -26,6 +29,24 @@ from iggy_broker.storage.partition import (
 from iggy_wire.primitives import ConsumerKind
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What opening the partitions at start found, for metrics and the log."""
+
+    partitions: int = 0
+    messages: int = 0
+    cut_bytes: int = 0
+    decisions: Counter[DecisionKind] = field(default_factory=Counter)
+
+    def add(self, partition: Partition) -> None:
+        """One more is open."""
+        self.partitions += 1
+        self.messages += partition.figures.messages_count
+        for decision in partition.recovery:
+            self.cut_bytes += decision.cut_bytes
+            self.decisions[decision.kind] += 1
 
 
 class OwnedPartitions:
@@ -50,6 +71,7 @@ class OwnedPartitions:
         self._parts = parts
         self._validate_checksum = validate_checksum
         self.on_released: Callable[[GroupPlace, Handover], None] = lambda place, handover: None
+        self.recovery = Recovery()
         self._starting = True  # a folder that is missing then is worth a word
 
     async def open_all(self, state: State) -> None:
@@ -62,6 +84,8 @@ class OwnedPartitions:
         for place, packed in self._mine(placed):
             partition = self._open(state, place, is_new=not self._starting)
             self.open[packed] = partition
+            if self._starting:
+                self.recovery.add(partition)
             for decision in partition.recovery:
                 logger.warning("= %s", decision, extra={"partition": packed})
             if partition.waits:

@@ -28,9 +28,12 @@ from iggy_broker.net.context import Services
 from iggy_broker.net.edge import CONNECTIONS_MAX, HEARTBEAT_STEP, STALL_CHECK_S, Edge
 from iggy_broker.net.handlers.tokens import drop_expired_tokens
 from iggy_broker.net.intake import Landing
+from iggy_broker.net.observer import Observer
 from iggy_broker.net.owner import ShardOwner
 from iggy_broker.net.peers import Link, Links
+from iggy_broker.net.pulse import ClockWatch, watch_loop
 from iggy_broker.partition_host import OwnedPartitions
+from iggy_broker.storage.cutting import DecisionKind
 from iggy_broker.storage.disk import StorageFailed
 from iggy_broker.storage.partition import StorageParts
 from iggy_broker.storage.partition_table import PartitionTable
@@ -113,15 +116,16 @@ class Shard:
         plan, around = self._plan, self._around
         syncer = around.syncer(self._on_storage_failed, self._counters)
         self._parts.callback(syncer.close)
+        parts = StorageParts(around.disk, around.clock, plan.table, syncer, warn=logger.warning)
         host = OwnedPartitions(
             str(plan.config.system.path),
             shard_id=plan.shard_id,
             shards_count=plan.shards_count,
             node=node_settings(plan.config),
-            parts=StorageParts(around.disk, around.clock, plan.table, syncer, warn=logger.warning),
+            parts=parts,
             validate_checksum=plan.config.system.partition.validate_checksum,
         )
-        await host.open_all(plan.state)
+        await self._recover(host)
         self._parts.push_async_callback(self._close_partitions, host, syncer)
         links = Links()
         replica = self._replica(host, links)
@@ -140,8 +144,10 @@ class Shard:
         self._look_after_groups(host, services)
         landing = Landing()
         edge = self._edge(services, landing, links)
+        services.observer = Observer(edge, links, parts.indexes)
         await self._connect(links, ShardOwner(services), landing)
         self._keep(self._publish())
+        self._keep(watch_loop(self._counters))
         self._start_saver(host)
         if plan.monitoring is not None:
             # Its HTTP library is as large as all the rest; the supervisor has imported it.
@@ -151,6 +157,18 @@ class Shard:
             await monitoring.start(plan.monitoring)
             self._parts.push_async_callback(monitoring.close)
         return await self._accept(edge)
+
+    async def _recover(self, host: OwnedPartitions) -> None:
+        clock, counters, found = self._around.clock, self._counters, host.recovery
+        began_us = clock.monotonic_us()
+        await host.open_all(self._plan.state)
+        counters.recovery_seconds = clock.monotonic_us() - began_us
+        counters.recovery_partitions = found.partitions
+        counters.recovery_messages = found.messages
+        counters.recovery_cut_bytes = found.cut_bytes
+        for kind, count in found.decisions.items():
+            counters.count("recovery_decisions", kind.name.lower(), count)
+        counters.count("checksum_errors_total", "disk", found.decisions[DecisionKind.DAMAGED])
 
     def _replica(self, host: OwnedPartitions, links: Links) -> Replica:
         plan = self._plan
@@ -221,8 +239,11 @@ class Shard:
             host.look_after()
 
     async def _publish(self) -> None:
+        clock = ClockWatch(self._around.clock, self._counters)
         while True:
             await asyncio.sleep(PUBLISH_INTERVAL_S)
+            if self._plan.shard_id == 0:
+                clock.look()
             self._counters.publish()
 
     async def _close_stalled(self, edge: Edge) -> None:

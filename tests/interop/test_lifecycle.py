@@ -209,7 +209,7 @@ def test_monitoring_answers_without_login(tmp_path: Path) -> None:
             lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
             assert lines["iggy_messages"] == "40"
             assert lines["iggy_partitions"] == "4"
-            assert lines['iggy_partition_segments{stream="0",topic="0",partition="3"}'] == "1"
+            assert lines['iggy_partition_segments{stream="s",topic="t",partition="3"}'] == "1"
             assert int(lines["iggy_disk_total_bytes"]) > 0
             assert lines['iggy_fsync_seconds_bucket{shard="0",le="+Inf"}'].isdecimal()
         assert get(broker.monitoring_port, "/ping") == (200, "pong\n")

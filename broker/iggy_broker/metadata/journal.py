@@ -65,6 +65,16 @@ class JournalFull(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class JournalFigures:
+    """How full the journal is, for metrics."""
+
+    size_bytes: int = 0
+    entries: int = 0  # changes since the last snapshot
+    oldest_us: int = 0  # when the first of them was made
+    waiting: int = 0  # changes that are not in it yet
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
     """What was on disk."""
 
@@ -81,19 +91,19 @@ class Journal:
         folder: str,
         *,
         disk: Disk,
-        size_bytes: int,
-        entries_count: int,
+        found: JournalFigures,
         entries_max: int,
         warn: Callable[[str], None],
     ) -> None:
-        """An existing journal file of `size_bytes` with `entries_count` changes; see `load`."""
+        """An existing journal file, as `load` found it."""
         self._disk = disk
         self._snapshot_path = f"{folder}/{SNAPSHOT_FILE}"
         self._path = f"{folder}/{JOURNAL_FILE}"
         self._file: File = disk.open(self._path)
-        self._size_bytes = size_bytes
-        self._entries_count = entries_count
+        self._size_bytes = found.size_bytes
+        self._entries_count = found.entries
         self._entries_max = entries_max
+        self._oldest_us = found.oldest_us
         self._snapshot_at = entries_max
         self._cut_is_due = False  # bytes of a refused record are still behind the end
         self._warn = warn
@@ -120,6 +130,10 @@ class Journal:
         if self._snapshot_is_due() and self._fold(state):
             self._start_anew()
 
+    def figures(self, *, waiting: int) -> JournalFigures:
+        """How full it is; `waiting` changes are not in it yet."""
+        return JournalFigures(self._size_bytes, self._entries_count, self._oldest_us, waiting)
+
     def close(self) -> None:
         """Give the descriptor and the thread back; a later use takes them again."""
         if self._thread is not None:
@@ -145,6 +159,8 @@ class Journal:
             self._cut_is_due = True
             self._cut_back()
             raise JournalFull(f"{self._path}: {error.strerror}") from error
+        if not self._entries_count:
+            self._oldest_us = entries[0].at_us
         self._size_bytes += len(record)
         self._entries_count += len(entries)
 
@@ -213,8 +229,7 @@ def load(
     journal = Journal(
         folder,
         disk=disk,
-        size_bytes=end,
-        entries_count=entries_count,
+        found=JournalFigures(end, entries_count, _oldest_us(data)),
         entries_max=entries_max,
         warn=warn,
     )
@@ -332,6 +347,12 @@ def _read_record(data: bytes, at: int) -> tuple[list[Entry], int] | None:
         raise MetadataDamaged(
             f"journal record at byte {at}: {error}; start a newer broker"
         ) from error
+
+
+def _oldest_us(data: bytes) -> int:
+    """When the first change in a sound journal was made; 0 if there is none."""
+    found = _read_record(data, _FILE_HEAD.size)
+    return found[0][0].at_us if found and found[0] else 0
 
 
 def _sound_record_behind(data: bytes, at: int) -> bool:

@@ -33,7 +33,7 @@ from iggy_broker.metadata.changes import (
     encode_entries,
 )
 from iggy_broker.metadata.groups import busy_partitions
-from iggy_broker.metadata.journal import Journal, JournalFull
+from iggy_broker.metadata.journal import Journal, JournalFigures, JournalFull
 from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import BROKER, Caller, Placed, State
 from iggy_wire.errors import ErrorCode
@@ -91,6 +91,11 @@ class Replica:
     def state(self) -> State:
         """The metadata as this shard knows it."""
         return self._state
+
+    @property
+    def journal_figures(self) -> JournalFigures:
+        """For metrics. Only shard 0 has a journal."""
+        return JournalFigures()
 
     async def submit(self, change: AnyChange, *, caller: Caller = BROKER) -> Result:
         """Make a change, from any shard; Reject (or Deny) when it cannot be made.
@@ -208,6 +213,11 @@ class Writer(Replica):
         self._waiting: deque[_Turn] = deque()
         self._wake = asyncio.Event()
         self._failure: BaseException | None = None
+
+    @property
+    def journal_figures(self) -> JournalFigures:
+        """For metrics."""
+        return self._journal.figures(waiting=len(self._waiting))
 
     async def submit(self, change: AnyChange, *, caller: Caller = BROKER) -> Result:
         """Make a change. What `run` died of is raised here too."""

@@ -155,6 +155,11 @@ class Connection(Intake):
         return self._silent_steps > SILENT_STEPS_MAX
 
     @property
+    def queued_bytes(self) -> int:
+        """Replies that the client has not taken yet."""
+        return 0 if self._out is None else self._out.queued_bytes
+
+    @property
     def is_connected(self) -> bool:
         """Whether the client is still there."""
         return self._transport is not None
@@ -174,6 +179,7 @@ class Connection(Intake):
         # Iggy protocol 0.11: a length that cannot be is answered by closing; nothing behind it
         # can be understood.
         assert self._transport is not None
+        self._services.counters.count("connections_closed_total", "bad_length")
         self._transport.abort()
         return 0
 
@@ -304,6 +310,7 @@ class Connection(Intake):
         elif header.operation == Operation.NON_REPLICATED and header.code == Command.POLL_MESSAGES:
             return self._poll(frame)
         elif len(body) > SLOW_BODY_BYTES_MAX:
+            self._services.counters.refused(ErrorCode.INVALID_SIZE_BYTES)
             self._answer(deny(header, ErrorCode.INVALID_SIZE_BYTES))
         else:
             self._blocked |= BUSY

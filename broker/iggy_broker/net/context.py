@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from iggy_broker.metadata.replica import Replica
     from iggy_broker.metrics import Counters
     from iggy_broker.net.clients import LoggedIn
+    from iggy_broker.net.observer import Heard
     from iggy_broker.net.session import Session
     from iggy_broker.storage.partition import Partition
     from iggy_broker.storage.partition_table import PartitionTable
@@ -85,6 +86,30 @@ class NoClients:
         raise AssertionError("asked before this shard accepts clients")
 
 
+class Observes(Protocol):
+    """What metrics need of all shards, as `observer.Observer` gets it."""
+
+    async def answer(self) -> bytes:
+        """For shard 0, which collects."""
+        ...
+
+    async def everywhere(self) -> Heard:
+        """Of all shards, which publish what they count."""
+        ...
+
+
+class NoObserver:
+    """Before the shard is wired."""
+
+    async def answer(self) -> bytes:
+        """Shard 0 asks when all are wired."""
+        raise AssertionError("asked before this shard accepts clients")
+
+    async def everywhere(self) -> Heard:
+        """The monitoring listener opens later."""
+        raise AssertionError("asked before this shard accepts clients")
+
+
 @dataclass(slots=True)
 class Services:
     """One shard's parts, as `shard.py` wires them. One object per process."""
@@ -103,6 +128,7 @@ class Services:
     rotations: dict[int, int] = field(default_factory=dict)  # round robin, by incarnation
     passwords: Passwords = field(default_factory=Passwords)
     clients: ClientTable = field(default_factory=NoClients)
+    observer: Observes = field(default_factory=NoObserver)
     members: Members = field(init=False)  # of consumer groups
 
     def __post_init__(self) -> None:

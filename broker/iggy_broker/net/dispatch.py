@@ -129,9 +129,9 @@ def refuse(context: Context, refusal: Reject) -> bytes:
     """The frame of a refusal: result section for outcomes of changes, status word for the rest."""
     header = context.header
     commit = context.services.replica.state.op
-    context.services.counters.refusals_total += 1
+    context.services.counters.refused(refusal.code)
     if refusal.code in _CHECKSUM_ERRORS:
-        context.services.counters.checksum_errors_total += 1
+        context.services.counters.count("checksum_errors_total", "client")
     logger.debug("! %s", refusal, extra={"client": context.session.client_number})
     if is_metadata(header.operation) and not isinstance(refusal, Deny):
         return rejection(context, refusal.code)

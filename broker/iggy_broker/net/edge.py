@@ -12,7 +12,14 @@ from iggy_broker.net.clients import Clients
 from iggy_broker.net.context import Services
 from iggy_broker.net.intake import Landing
 from iggy_wire.codes import FrameKind
-from iggy_wire.header import EvictionReason, encode_eviction, frame_kind
+from iggy_wire.errors import ErrorCode
+from iggy_wire.header import (
+    HEADER_BYTES,
+    EvictionReason,
+    ReplyHeader,
+    encode_eviction,
+    frame_kind,
+)
 
 if TYPE_CHECKING:
     from iggy_broker.metadata.model import State, User
@@ -178,7 +185,7 @@ class Edge:
                 extra={"client": session.client_number},
             )
             frame = encode_eviction(session.client, EvictionReason.STALE_CLIENT)
-            self.services.counters.evictions_total += 1
+            self.services.counters.evicted(EvictionReason.STALE_CLIENT)
             self.end_session(connection)
             connection.tell(frame)
 
@@ -198,12 +205,13 @@ class Edge:
                     "! a frame that did not move: closed",
                     extra={"client": connection.session.client_number},
                 )
+                self.services.counters.count("connections_closed_total", "stalled")
                 connection.abort()
 
     def count_refusal(self, frame: bytes) -> None:
         """Count a reply that is a refusal or an eviction."""
         counters = self.services.counters
         if frame_kind(frame) == FrameKind.EVICTION:
-            counters.evictions_total += 1
+            counters.evicted(EvictionReason(frame[HEADER_BYTES - 1]))
         else:
-            counters.refusals_total += 1
+            counters.refused(ErrorCode(ReplyHeader.decode(frame).status))

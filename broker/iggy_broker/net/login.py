@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from iggy_broker import __version__
 from iggy_broker.metadata import credentials
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from iggy_broker.net.edge import Edge
 
 logger = logging.getLogger(__name__)
+
+
+# How the client tried to log in, as far as the reason tells.
+_METHODS: Final = {
+    EvictionReason.INVALID_CREDENTIALS: "password",
+    EvictionReason.INVALID_TOKEN: "token",
+    EvictionReason.USER_INACTIVE: "token",
+}
 
 
 class Refused(Exception):
@@ -44,11 +52,11 @@ async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body
             return _welcome(header, user_id=session.user_id, number=session.number)
         number = await _bind(edge, connection, header.client, user)
     except Refused as refused:
-        counters.evictions_total += 1
+        counters.evicted(refused.reason)
         if refused.reason is EvictionReason.INCOMPATIBLE_PROTOCOL:
             low, high = min(P11.versions), max(P11.versions)
             return encode_eviction(header.client, refused.reason, version_min=low, version_max=high)
-        counters.logins_failed_total += 1
+        counters.count("logins_failed_total", _METHODS.get(refused.reason, "unknown"))
         told = {"client": connection.session.client_number}
         logger.info("! login refused: %s", refused.reason.name.lower(), extra=told)
         return encode_eviction(header.client, refused.reason)

@@ -1,22 +1,24 @@
-"""The read-only listener: /ping, /ready and /metrics. No login, no message data, no disk access."""
+"""The read-only listener: /ping, /ready and /metrics. No login, no message data."""
 
 from __future__ import annotations
 
-import itertools
-import os
+import asyncio
 import shutil
 import socket
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from iggy_broker.metrics import FIELDS, SYNC_BUCKETS_S, SharedCounters
+from iggy_broker.metrics import SharedCounters
+from iggy_broker.metrics_text import OPENMETRICS, TEXT, Family, end, lines, single
+from iggy_broker.net import families
+from iggy_broker.net.census import Census
 from iggy_broker.net.context import Services
 
-PARTITION_SERIES_MAX: Final = 1000  # partitions with a series of their own; the rest is counted
-_INTERNAL: Final = frozenset({"drained"})
-_TEXT: Final = "text/plain"
+DISK_S_MAX: Final = 2.0  # a disk that takes longer to say how full it is is left out of the scrape
+_OPEN_TYPE: Final = OPENMETRICS.partition(";")[0]
 
 
 class Monitoring:
@@ -27,10 +29,14 @@ class Monitoring:
         self._services = services
         self._shared = shared
         self._runner: web.AppRunner | None = None
+        self._scrape: asyncio.Task[list[Family]] | None = None  # whoever asks meanwhile shares it
+        self._scrape_s = 0.0  # how long the one before took
+        self._requests = 0
+        self._disk: asyncio.Task[tuple[int, int, int] | None] | None = None
 
     async def start(self, sock: socket.socket) -> None:
         """Listen on a bound socket."""
-        app = web.Application()
+        app = web.Application(middlewares=[self._counted])
         app.router.add_get("/ping", self._ping)
         app.router.add_get("/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)
@@ -42,6 +48,11 @@ class Monitoring:
         """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+    @web.middleware
+    async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._requests += 1
+        return await handler(request)
 
     async def _ping(self, request: web.Request) -> web.Response:
         return web.Response(text="pong\n")
@@ -55,90 +66,56 @@ class Monitoring:
         return web.Response(text="ready\n")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        text = "\n".join(exposition(self._services, self._shared)) + "\n"
-        return web.Response(
-            text=text, content_type=_TEXT, headers={"X-Content-Type-Options": "nosniff"}
-        )
+        if self._scrape is None or self._scrape.done():
+            self._scrape = asyncio.get_running_loop().create_task(self._collect())
+        found = await asyncio.shield(self._scrape)
+        is_open = _OPEN_TYPE in request.headers.get("Accept", "")
+        written: list[str] = []
+        for family in found:
+            written += lines(family, is_open=is_open)
+            await asyncio.sleep(0)  # some have thousands of series
+        text = "\n".join([*written, *end(is_open=is_open), ""])
+        headers = {
+            "Content-Type": OPENMETRICS if is_open else TEXT,
+            "X-Content-Type-Options": "nosniff",
+        }
+        return web.Response(body=text.encode(), headers=headers)
+
+    async def _collect(self) -> list[Family]:
+        """All metrics as of now."""
+        loop, services = asyncio.get_running_loop(), self._services
+        began_s = loop.time()
+        heard = await services.observer.everywhere()
+        census = Census(services, heard)
+        await census.count()
+        found = [
+            *families.of_shards(self._shared),
+            *census.families(),
+            *families.of_metadata(services),
+            *families.of_broker(services, len(heard.silent)),
+            *families.of_disk(await self._disk_usage()),
+        ]
+        description = "Requests to the listener of probes and metrics."
+        name = "iggy_http_requests_total"
+        found.append(single(name, "counter", description, self._requests))
+        description = "How long it took to collect the metrics of the scrape before."
+        found.append(single("iggy_scrape_seconds", "gauge", description, self._scrape_s))
+        self._scrape_s = round(loop.time() - began_s, 6)
+        return found
+
+    async def _disk_usage(self) -> tuple[int, int, int] | None:
+        """Total, used and free bytes. In a thread, one at a time: a disk may hang."""
+        loop, path = asyncio.get_running_loop(), self._services.config.system.path
+        asked = self._disk = self._disk or loop.create_task(_usage_of(path))
+        await asyncio.wait([asked], timeout=DISK_S_MAX)
+        if not asked.done():
+            return None
+        self._disk = None
+        return asked.result()
 
 
-def exposition(services: Services, shared: SharedCounters) -> Iterator[str]:
-    """All metrics as lines of Prometheus text, version 0.0.4."""
-    for name, (kind, description) in FIELDS.items():
-        if name not in _INTERNAL:
-            values = shared.values(name)
-            series = [(f'shard="{shard}"', value) for shard, value in enumerate(values)]
-            yield from _metric(f"iggy_{name}", kind, description, series)
-    yield from _syncs(shared)
-    yield from _resources(services)
-    yield from _disk(services)
-
-
-def _syncs(shared: SharedCounters) -> Iterator[str]:
-    yield "# HELP iggy_fsync_seconds How long syncs to the disk took."
-    yield "# TYPE iggy_fsync_seconds histogram"
-    for shard in range(shared.shards_count):
-        counts, sum_us = shared.syncs(shard)
-        label = f'shard="{shard}"'
-        running = itertools.accumulate(counts)
-        for bound, count in zip((*SYNC_BUCKETS_S, "+Inf"), running, strict=True):
-            yield f'iggy_fsync_seconds_bucket{{{label},le="{bound}"}} {count}'
-        yield f"iggy_fsync_seconds_sum{{{label}}} {sum_us / 1_000_000}"
-        yield f"iggy_fsync_seconds_count{{{label}}} {sum(counts)}"
-
-
-def _resources(services: Services) -> Iterator[str]:
-    state, table = services.replica.state, services.table
-    sizes: list[tuple[str, int]] = []
-    segments: list[tuple[str, int]] = []
-    total_segments = total_bytes = total_messages = partitions = topics = groups = 0
-    for stream in state.streams_by_id():
-        for topic in stream.topics_by_id():
-            topics += 1
-            groups += len(topic.groups)
-            for partition in topic.partitions:
-                figures = table.read(partition.slot)
-                partitions += 1
-                total_segments += figures.segments_count
-                total_bytes += figures.size_bytes
-                total_messages += figures.messages_count
-                if len(sizes) < PARTITION_SERIES_MAX:
-                    labels = f'stream="{stream.id}",topic="{topic.id}",partition="{partition.id}"'
-                    segments.append((labels, figures.segments_count))
-                    sizes.append((labels, figures.size_bytes))
-    counts = {
-        "streams": len(state.streams),
-        "topics": topics,
-        "partitions": partitions,
-        "consumer_groups": groups,
-        "users": len(state.users),
-        "messages": total_messages,
-        "segments_count": total_segments,
-        "messages_size_bytes": total_bytes,
-        "partition_series_omitted": partitions - len(sizes),
-    }
-    for name, value in counts.items():
-        yield from _metric(
-            f"iggy_{name}", "gauge", f"Current {name.replace('_', ' ')}.", [("", value)]
-        )
-    yield from _metric("iggy_partition_segments", "gauge", "Segments of a partition.", segments)
-    yield from _metric("iggy_partition_size_bytes", "gauge", "Stored bytes of a partition.", sizes)
-
-
-def _disk(services: Services) -> Iterator[str]:
-    usage = shutil.disk_usage(services.config.system.path)
-    disk = (("usage", usage.used), ("total", usage.total), ("free", usage.free))
-    for name, value in disk:
-        help_text = f"{name.capitalize()} bytes of the volume of the data directory."
-        yield from _metric(f"iggy_disk_{name}_bytes", "gauge", help_text, [("", value)])
-    uptime_us = services.clock.now_us() - services.started_at_us
-    yield from _metric(
-        "iggy_uptime_seconds", "gauge", "Age of the broker.", [("", uptime_us // 1_000_000)]
-    )
-    yield from _metric("iggy_process_id", "gauge", "Process of shard 0.", [("", os.getpid())])
-
-
-def _metric(name: str, kind: str, description: str, series: list[tuple[str, int]]) -> Iterator[str]:
-    yield f"# HELP {name} {description}"
-    yield f"# TYPE {name} {kind}"
-    for labels, value in series:
-        yield f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
+async def _usage_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        return await asyncio.to_thread(shutil.disk_usage, path)
+    except OSError:
+        return None

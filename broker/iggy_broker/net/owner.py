@@ -12,6 +12,7 @@ from iggy_broker.net.context import Context, Services
 from iggy_broker.net.handlers import messages
 from iggy_broker.net.handlers.messages import whole
 from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS
+from iggy_broker.net.observer import QUESTION as OBSERVE
 from iggy_broker.net.outbox import Part
 from iggy_broker.net.session import Session
 from iggy_broker.net.targets import Target, owned_target, poll_target
@@ -31,7 +32,9 @@ class ShardOwner:
         self._services = services
 
     async def answer_question(self, question: bytes) -> bytes:
-        """Another shard asks about the sessions of this one."""
+        """Another shard asks about the sessions of this one, or shard 0 for a scrape."""
+        if question == OBSERVE:
+            return await self._services.observer.answer()
         return await self._services.clients.answer(question)
 
     def serve_frame(

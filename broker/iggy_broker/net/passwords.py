@@ -42,6 +42,11 @@ class Passwords:
         self._known: set[bytes] = set()
         self._waiting = 0
 
+    @property
+    def waiting(self) -> int:
+        """How many are being hashed, or wait for it."""
+        return self._waiting
+
     async def logs_in(self, user: User | None, password: str) -> bool:
         """Whether this is an active user's password. As slow for nobody as for somebody."""
         stored = credentials.NOBODY if user is None else user.password_hash

@@ -140,6 +140,11 @@ class Link(Intake):
         """Whether so much is unanswered that nothing more may be asked now."""
         return self.in_flight_bytes >= IN_FLIGHT_BYTES_MAX
 
+    @property
+    def queued_bytes(self) -> int:
+        """What waits to go out."""
+        return 0 if self._out is None else self._out.queued_bytes
+
     def when_free(self, callback: Callable[[], object]) -> None:
         """Call back once when the link is not full any more."""
         self._when_free[callback] = None
@@ -271,6 +276,10 @@ class Links:
     def to(self, shard_id: int) -> Link:
         """The link to another shard."""
         return self._links[shard_id]
+
+    def all(self) -> list[Link]:
+        """The links to all other shards."""
+        return list(self._links.values())
 
     async def broadcast_metadata(self, record: bytes) -> None:
         """Hand a record to every other shard; return when all have applied it."""

@@ -100,7 +100,7 @@ def _stats(services: Services) -> replies.Stats:
         process_id=os.getpid(),
         cpu_usage=_PERCENT * (times.user + times.system) * _SECOND_US / uptime_us,
         total_cpu_usage=min(_PERCENT, _PERCENT * load / (os.cpu_count() or 1)),
-        memory_usage=_resident_bytes(),
+        memory_usage=resident_bytes(),
         total_memory=memory.get("MemTotal", 0),
         available_memory=memory.get("MemAvailable", 0),
         run_time_us=uptime_us,
@@ -160,7 +160,8 @@ def _memory() -> dict[str, int]:
     return {word[0]: int(word[1]) * 1024 for word in words if len(word) > 1}
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Memory of this process, with what it shares with others; 0 where nobody says."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
