@@ -323,6 +323,13 @@ class SimulatedDisk:
             if entry == path or entry.startswith(f"{path}/"):
                 self.remove(entry)
 
+    def remove_empty(self, path: str) -> bool:
+        node = self.entries.get(path)
+        if node is None or self.list_folder(path):
+            return False
+        self.remove(path)
+        return True
+
     def sync_folder(self, path: str) -> None:
         self._step()
         folder = self.file_node(path)

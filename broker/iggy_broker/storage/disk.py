@@ -13,6 +13,7 @@ from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
 
+_MAKE_TRIES_MAX = 100  # another shard removes empty folders, each once
 OPEN_FILES_MAX = 4096  # descriptors one shard keeps open; beyond it the least used are closed
 
 
@@ -124,6 +125,10 @@ class Disk(Protocol):
 
     def remove_tree(self, path: str) -> None:
         """Delete a folder with all in it; fine if missing."""
+        ...
+
+    def remove_empty(self, path: str) -> bool:
+        """Delete a folder if nothing is in it. Whether it is gone; False also if it was missing."""
         ...
 
     def sync_folder(self, path: str) -> None:
@@ -290,8 +295,14 @@ class RealDisk:
         return os.path.isdir(path)
 
     def make_folders(self, path: str) -> None:
-        """Create a folder and its parents."""
-        os.makedirs(path, mode=0o750, exist_ok=True)
+        """Create a folder and its parents, however often a parent is removed just now."""
+        for _ in range(_MAKE_TRIES_MAX):
+            try:
+                os.makedirs(path, mode=0o750, exist_ok=True)
+            except FileNotFoundError:
+                continue
+            return
+        raise FileNotFoundError(errno.ENOENT, "its parents do not stay", path)
 
     def read_file(self, path: str, *, bytes_max: int) -> bytes:
         """The first `bytes_max` bytes of a small file."""
@@ -343,6 +354,18 @@ class RealDisk:
         """Delete a folder with all in it; fine if missing."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
+
+    def remove_empty(self, path: str) -> bool:
+        """Delete a folder if nothing is in it."""
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        return True
 
     def sync_folder(self, path: str) -> None:
         """Make the folder's entries survive a power cut."""

@@ -9,6 +9,7 @@ from iggy_broker.storage.disk import Disk, may_pass
 from iggy_broker.storage.syncer import Syncer
 
 _TRIES_MAX = 1000
+_OWN_PARENTS = 4  # above a partition: partitions, topic, topics, stream
 
 
 def move_away(disk: Disk, folder: str, *, suffix: str = "deleted") -> str:
@@ -39,11 +40,19 @@ def take_away(disk: Disk, folder: str, syncer: Syncer | None) -> str:
             raise
         return _remove_in_place(disk, folder)  # there is no room for a new name
     if away and syncer is not None:
-        syncer.in_background(lambda: remove_moved(disk, away))
+        syncer.in_background(lambda: _remove(disk, away))
     elif away:
         with contextlib.suppress(OSError):  # as in the background: the next start removes it
-            remove_moved(disk, away)
+            _remove(disk, away)
     return ""
+
+
+def _remove(disk: Disk, away: str) -> None:
+    """A partition's folder, and those of its topic and stream if it was the last one."""
+    remove_moved(disk, away)
+    for parent in layout.parents_of(away)[:_OWN_PARENTS]:
+        if not disk.remove_empty(parent):
+            break
 
 
 def _remove_in_place(disk: Disk, folder: str) -> str:
@@ -63,13 +72,6 @@ def _remove_in_place(disk: Disk, folder: str) -> str:
     return ""
 
 
-def remove_folder(disk: Disk, folder: str) -> None:
-    """Remove a stream's or topic's folder with all in it. Its partitions must be closed."""
-    away = move_away(disk, folder)
-    if away:
-        remove_moved(disk, away)
-
-
 def remove_moved(disk: Disk, away: str) -> None:
     """Remove what `move_away` renamed.
 
@@ -78,7 +80,8 @@ def remove_moved(disk: Disk, away: str) -> None:
     """
     disk.sync_folder(away.rpartition("/")[0])
     disk.remove_tree(away)
-    disk.sync_folder(away.rpartition("/")[0])
+    with contextlib.suppress(FileNotFoundError):  # another shard found it empty and removed it
+        disk.sync_folder(away.rpartition("/")[0])
 
 
 def remove_leftovers(disk: Disk, root: str) -> None:
@@ -87,6 +90,10 @@ def remove_leftovers(disk: Disk, root: str) -> None:
     for stream in _kept(disk, streams):
         for topic in _kept(disk, f"{streams}/{stream}/topics"):
             _kept(disk, f"{streams}/{stream}/topics/{topic}/partitions")
+            disk.remove_empty(f"{streams}/{stream}/topics/{topic}/partitions")
+            disk.remove_empty(f"{streams}/{stream}/topics/{topic}")
+        disk.remove_empty(f"{streams}/{stream}/topics")
+        disk.remove_empty(f"{streams}/{stream}")
 
 
 def _kept(disk: Disk, folder: str) -> list[str]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import RealDisk
-from iggy_broker.storage.removal import HeadRemoval, move_away, remove_folder, remove_leftovers
+from iggy_broker.storage.removal import (
+    HeadRemoval,
+    move_away,
+    remove_leftovers,
+    remove_moved,
+    take_away,
+)
 from simulated_disk import SimulatedDisk
-
-
-def test_a_removed_folder_is_gone_with_all_in_it(tmp_path: Path) -> None:
-    disk, folder = RealDisk(), layout.topic_folder(str(tmp_path), 1, 2)
-    disk.make_folders(f"{folder}/partitions/0")
-    disk.write_file(f"{folder}/partitions/0/file", b"x", sync=False)
-
-    remove_folder(disk, folder)
-    remove_folder(disk, folder)
-
-    assert list(Path(folder).parent.iterdir()) == []
 
 
 def test_leftovers_of_every_level_are_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -36,9 +32,48 @@ def test_leftovers_of_every_level_are_removed_and_nothing_else(tmp_path: Path) -
 
     remove_leftovers(disk, root)
 
+    for empty in (layout.topic_folder(root, 3, 0), f"{root}/streams/4/topics"):
+        disk.make_folders(empty)
+    remove_leftovers(disk, root)
+
     assert disk.list_folder(f"{root}/streams") == ["0", "1", "foreign"]
     assert disk.list_folder(f"{root}/streams/0/topics") == ["0"]
     assert disk.list_folder(f"{root}/streams/0/topics/0/partitions") == ["0", "0.stale-5-0"]
+
+
+def test_the_last_partition_takes_the_folders_above_along(tmp_path: Path) -> None:
+    disk, root = RealDisk(), str(tmp_path)
+    folders = [layout.partition_folder(root, 1, topic, 0) for topic in (0, 2)]
+    for folder in folders:
+        disk.make_folders(folder)
+
+    assert take_away(disk, folders[0], None) == ""
+    assert disk.list_folder(f"{root}/streams/1/topics") == ["2"]
+    assert take_away(disk, folders[1], None) == ""
+    assert disk.list_folder(f"{root}/streams") == []
+
+
+def test_a_folder_is_made_while_another_shard_removes_its_empty_parents(tmp_path: Path) -> None:
+    disk, root = RealDisk(), str(tmp_path)
+    done = threading.Event()
+
+    def make() -> None:
+        try:
+            for number in range(2000):
+                folder = layout.partition_folder(root, 0, 0, number % 2)
+                disk.make_folders(folder)
+                remove_moved(disk, move_away(disk, folder))
+        finally:
+            done.set()
+
+    maker = threading.Thread(target=make)
+    maker.start()
+    while not done.is_set():
+        for parent in layout.parents_of(layout.partition_folder(root, 0, 0, 0))[:4]:
+            disk.remove_empty(parent)
+    maker.join()
+
+    assert disk.list_folder(f"{root}/streams") == []
 
 
 def test_a_head_that_the_disk_keeps_is_removed_before_anything_newer() -> None:
