@@ -141,7 +141,7 @@ class _Draft:
         self._members = list(members)
         self._owned = {member.slot: list(member.partitions) for member in self._members}
         self._handovers = {one.partition_id: one for one in handovers}
-        idle = [slot for slot in self._owned if not self._settled(slot)]
+        idle = [slot for slot, numbers in self._settled().items() if not numbers]
         self._receivers = cycle(idle)  # at least the joiner
 
     def deal_free(self, partitions_count: int) -> None:
@@ -155,9 +155,8 @@ class _Draft:
         """Which slots give up which partitions."""
         shares = quotas(partitions_count, len(self._members))
         given = []
-        for member, share in zip(self._members, shares, strict=True):
-            settled = self._settled(member.slot)
-            given += [(member.slot, number) for number in reversed(settled[share:])]
+        for (slot, numbers), share in zip(self._settled().items(), shares, strict=True):
+            given += [(slot, number) for number in reversed(numbers[share:])]
         return given
 
     def move(self, giver: int, partition_id: int, *, busy: bool, now_us: int) -> None:
@@ -179,10 +178,15 @@ class _Draft:
         )
         return Assignment(generation, members, tuple(self._handovers.values()))
 
-    def _settled(self, slot: int) -> list[int]:
-        """What a member will own when all hand-overs are done, in order of acquisition."""
-        stays = [number for number in self._owned[slot] if number not in self._handovers]
-        return stays + [one.partition_id for one in self._handovers.values() if one.slot == slot]
+    def _settled(self) -> dict[int, list[int]]:
+        """What each will own when all hand-overs are done, in order of acquisition, by slot."""
+        settled = {
+            slot: [number for number in owned if number not in self._handovers]
+            for slot, owned in self._owned.items()
+        }
+        for one in self._handovers.values():
+            settled[one.slot].append(one.partition_id)
+        return settled
 
 
 def _dealt(generation: int, members: tuple[Member, ...], partitions_count: int) -> Assignment:

@@ -66,15 +66,14 @@ def redistributed(
     state: State, stream: Stream, topic: Topic
 ) -> tuple[State, tuple[GroupPlace, ...]]:
     """After a change of the number of partitions: all groups of the topic are dealt anew."""
-    memberships, changed = state.memberships, []
+    changed = {}
     for group in topic.groups:
         place = GroupPlace(stream.id, topic.id, group)
-        before = memberships.of_group(place)
+        before = state.memberships.of_group(place)
         after = rules.redistributed(before, len(topic.partitions))
         if after is not before:
-            memberships = memberships.with_group(place, after)
-            changed.append(place)
-    return replace(state, memberships=memberships), tuple(changed)
+            changed[place] = after
+    return _put_all(state, changed), tuple(changed)
 
 
 def waiting_groups(state: State, stream: Stream, topics: Iterable[Topic]) -> tuple[GroupPlace, ...]:
@@ -125,17 +124,19 @@ def _complete(
 def _put(state: State, place: GroupPlace, after: Assignment) -> State:
     if after is state.memberships.of_group(place):
         return state
-    return replace(state, memberships=state.memberships.with_group(place, after))
+    return _put_all(state, {place: after})
+
+
+def _put_all(state: State, changed: Mapping[GroupPlace, Assignment]) -> State:
+    return replace(state, memberships=state.memberships.with_groups(changed)) if changed else state
 
 
 def _end_session(state: State, change: changes.EndSession) -> tuple[State, tuple[GroupPlace, ...]]:
-    memberships = state.memberships
-    places = memberships.of_session(change.session)
-    for place in places:
+    changed = {}
+    for place in state.memberships.of_session(change.session):
         count = len(state.streams[place.stream_id].topics[place.topic_id].partitions)
-        after = rules.left(memberships.of_group(place), change.session, count)
-        memberships = memberships.with_group(place, after)
-    return replace(state, memberships=memberships), places
+        changed[place] = rules.left(state.memberships.of_group(place), change.session, count)
+    return _put_all(state, changed), tuple(changed)
 
 
 def apply_member_change(

@@ -42,19 +42,23 @@ class Memberships(msgspec.Struct, frozen=True):
         """The groups that a session is in, in the order it joined them."""
         return self.sessions.get(session, ())
 
-    def with_group(self, place: GroupPlace, assignment: Assignment) -> Memberships:
-        """With the new assignment of one group."""
-        before = {member.session for member in self.of_group(place).members}
-        after = {member.session for member in assignment.members}
-        groups = dict(self.groups)
-        groups[place] = assignment
-        if before == after:
+    def with_groups(self, changed: Mapping[GroupPlace, Assignment]) -> Memberships:
+        """With the new assignments of these groups. Many at once cost as much as one."""
+        groups = {**self.groups, **changed}
+        joined: dict[int, list[GroupPlace]] = {}
+        left: dict[int, set[GroupPlace]] = {}
+        for place, assignment in changed.items():
+            before = _sessions(self.of_group(place))
+            after = _sessions(assignment)
+            for session in after - before:
+                joined.setdefault(session, []).append(place)
+            for session in before - after:
+                left.setdefault(session, set()).add(place)
+        if not joined and not left:
             return Memberships(groups, self.sessions)
-        sessions = dict(self.sessions)
-        for session in after - before:
-            sessions[session] = (*sessions.get(session, ()), place)
-        for session in before - after:
-            _forget(sessions, session, place)
+        sessions = _without(self.sessions, left)
+        for session, places in joined.items():
+            sessions[session] = (*sessions.get(session, ()), *places)
         return Memberships(groups, sessions)
 
     def without(self, places: Iterable[GroupPlace]) -> Memberships:
@@ -62,16 +66,24 @@ class Memberships(msgspec.Struct, frozen=True):
         gone = [place for place in places if place in self.groups]
         if not gone:
             return self
-        groups, sessions = dict(self.groups), dict(self.sessions)
+        groups = dict(self.groups)
+        left: dict[int, set[GroupPlace]] = {}
         for place in gone:
-            for member in groups.pop(place).members:
-                _forget(sessions, member.session, place)
-        return Memberships(groups, sessions)
+            for session in _sessions(groups.pop(place)):
+                left.setdefault(session, set()).add(place)
+        return Memberships(groups, _without(self.sessions, left))
 
 
-def _forget(sessions: dict[int, tuple[GroupPlace, ...]], session: int, place: GroupPlace) -> None:
-    rest = tuple(one for one in sessions[session] if one != place)
-    if rest:
-        sessions[session] = rest
-    else:
-        del sessions[session]
+def _sessions(assignment: Assignment) -> set[int]:
+    return {member.session for member in assignment.members}
+
+
+def _without(
+    sessions: Mapping[int, tuple[GroupPlace, ...]], left: Mapping[int, set[GroupPlace]]
+) -> dict[int, tuple[GroupPlace, ...]]:
+    rest = dict(sessions)
+    for session, places in left.items():
+        stays = tuple(place for place in rest.pop(session) if place not in places)
+        if stays:
+            rest[session] = stays
+    return rest

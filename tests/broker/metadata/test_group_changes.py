@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.metadata import changes, journal
 from iggy_broker.metadata.applied import Applied
 from iggy_broker.metadata.apply import apply
-from iggy_broker.metadata.assignment import quotas
+from iggy_broker.metadata.assignment import MEMBERS_PER_GROUP_MAX, Assignment, Member, quotas
 from iggy_broker.metadata.changes import AnyChange, Entry, Volatile
 from iggy_broker.metadata.groups import busy_partitions
 from iggy_broker.metadata.memberships import GROUPS_PER_SESSION_MAX, GroupPlace
@@ -132,6 +133,17 @@ def test_memberships_are_limited() -> None:
     with pytest.raises(Reject) as refused:
         step(crowded, join(7))
     assert refused.value.code == ErrorCode.FEATURE_UNAVAILABLE
+
+
+def test_members_of_a_group_are_limited() -> None:
+    many = tuple(Member(slot, 100 + slot) for slot in range(MEMBERS_PER_GROUP_MAX))
+    state = after(*MADE)
+    crowd = state.memberships.with_groups({G: Assignment(1, many)})
+    crowded = msgspec.structs.replace(state, memberships=crowd)
+    with pytest.raises(Reject) as refused:
+        step(crowded, join(7))
+    assert refused.value.code == ErrorCode.FEATURE_UNAVAILABLE
+    assert step(crowded, join(100)).state is crowded, "who is in already, stays in"
 
 
 def _fields(state: State) -> dict[str, object]:
