@@ -129,7 +129,7 @@ def test_memberships_are_limited() -> None:
     state = after(*MADE)
     places = {GroupPlace(1, 0, number): None for number in range(GROUPS_PER_SESSION_MAX)}
     full = state.memberships.__class__({}, {7: tuple(places)})
-    crowded = after(state=State(**{**_fields(state), "memberships": full}))
+    crowded = msgspec.structs.replace(state, memberships=full)
     with pytest.raises(Reject) as refused:
         step(crowded, join(7))
     assert refused.value.code == ErrorCode.FEATURE_UNAVAILABLE
@@ -144,10 +144,6 @@ def test_members_of_a_group_are_limited() -> None:
         step(crowded, join(7))
     assert refused.value.code == ErrorCode.FEATURE_UNAVAILABLE
     assert step(crowded, join(100)).state is crowded, "who is in already, stays in"
-
-
-def _fields(state: State) -> dict[str, object]:
-    return {name: getattr(state, name) for name in state.__struct_fields__}
 
 
 def test_partitions_are_busy_by_the_bit_of_the_group() -> None:
