@@ -59,10 +59,10 @@ def test_a_folder_is_made_while_another_shard_removes_its_empty_parents(tmp_path
 
     def make() -> None:
         try:
-            for number in range(2000):
+            for number in range(300):
                 folder = layout.partition_folder(root, 0, 0, number % 2)
                 disk.make_folders(folder)
-                if number % 100:
+                if number % 50:
                     disk.remove_empty(folder)
                 else:
                     remove_moved(disk, move_away(disk, folder))
