@@ -17,7 +17,7 @@ from iggy_broker.net.context import Context
 from iggy_broker.net.edge import SILENT_STEPS_MAX, Edge
 from iggy_broker.net.handlers import messages
 from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_over
-from iggy_broker.net.intake import Intake
+from iggy_broker.net.intake import SLOW_AFTER_S, Intake
 from iggy_broker.net.outbox import Outbox
 from iggy_broker.net.requests import serve_request
 from iggy_broker.net.resolver import Resolver
@@ -98,7 +98,7 @@ class Connection(Intake):
         if not self.session.address:
             peer = transport.get_extra_info("peername")
             self.session.address = f"{peer[0]}:{peer[1]}" if peer else ""
-        self._out = Outbox(transport)
+        self._out = Outbox(transport, self._edge.unsent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone: its session ends with it (Iggy protocol 0.11)."""
@@ -122,11 +122,17 @@ class Connection(Intake):
         self._out.on_drained()
         if not self._out.clogged:
             self._unblock(CLOGGED)
+            self._move_if_foreign()
 
     def is_stalled(self) -> bool:
         """Whether half a frame, or a reply that the client does not take, has not moved lately."""
         is_stuck = self._out is not None and self._out.is_stalled()
         return super().is_stalled() or is_stuck
+
+    def is_slow(self, now_s: float) -> bool:
+        """Whether others need the memory of half a frame, or of frames that wait for a reader."""
+        waits = self._stash is not None and self._blocked & CLOGGED
+        return super().is_slow(now_s) or bool(waits and now_s - self._began_s > SLOW_AFTER_S)
 
     def close(self) -> None:
         """Close as soon as what was queued is out."""
@@ -170,6 +176,14 @@ class Connection(Intake):
         return not self._pending and not self._blocked & BUSY
 
     # -- frames --------------------------------------------------------------------------------
+
+    def _take_buffer(
+        self, length_bytes: int, instead_of: bytearray | None = None
+    ) -> bytearray | None:
+        buffer = super()._take_buffer(length_bytes, instead_of)
+        if buffer is None:
+            self._edge.close_slow()
+        return buffer
 
     def _frame_bytes(self, view: memoryview, at: int) -> int:
         size: int = _SIZE.unpack_from(view, at + _SIZE_AT_BYTES)[0]
@@ -274,10 +288,7 @@ class Connection(Intake):
                 self._out.send(frame)
                 self._settle()
                 self._foreign_bytes += len(frame)
-                if not self._pending and (
-                    self._foreign_run >= FOREIGN_RUN or self._foreign_bytes >= FOREIGN_BYTES
-                ):
-                    self._move()
+                self._move_if_foreign()
             else:
                 reply.frame = bytes(frame)
 
@@ -287,8 +298,13 @@ class Connection(Intake):
     def _link_free(self) -> None:
         self._unblock(LINK)
 
-    def _move(self) -> None:
-        """Let the connection go to the shard that its requests are for."""
+    def _move_if_foreign(self) -> None:
+        """Let the connection go to the shard that its requests are for, once all is answered."""
+        is_foreign = self._foreign_owner >= 0 and (
+            self._foreign_run >= FOREIGN_RUN or self._foreign_bytes >= FOREIGN_BYTES
+        )
+        if not is_foreign or self._pending or self._blocked:
+            return
         now_s = self._loop.time()
         if self._edge.doors is None or now_s < self._stays_until_s:
             return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iggy_broker.net.clients import Clients
 from iggy_broker.net.context import Services
 from iggy_broker.net.intake import Landing
+from iggy_broker.net.unsent import Unsent
 from iggy_wire.codes import FrameKind
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ROOM_PAUSE_S: Final = 1.0  # how often clients are looked through when memory is short
 STALL_CHECK_S: Final = 30.0  # a frame or reply that does not move for so long ends its connection
 HEARTBEAT_STEP: Final = 0.2  # of the interval: how often it is looked who is silent
 SILENT_STEPS_MAX: Final = 6  # whole steps without a frame; then 1.2 intervals are over
@@ -43,6 +45,7 @@ class Edge:
         "_background",
         "_last_session_us",
         "_numbers",
+        "_room_made_s",
         "by_client",
         "clients",
         "connections",
@@ -56,6 +59,7 @@ class Edge:
         "on_session_moved",
         "services",
         "tasks",
+        "unsent",
     )
 
     def __init__(
@@ -82,6 +86,8 @@ class Edge:
         # For the groups: a session number is over, or goes on as another one.
         self.on_session_ended: Callable[[int], None] = services.members.end_session
         self.on_session_moved: Callable[[int, int], Awaitable[None]] = services.members.move_session
+        self.unsent = Unsent()  # replies that clients do not take
+        self._room_made_s = 0.0  # when slow clients were looked for last
         self._last_session_us = 0
         self._background: set[asyncio.Task[object]] = set()
         self.tasks: set[asyncio.Task[bytes]] = set()  # requests that run as coroutines
@@ -207,6 +213,19 @@ class Edge:
                 )
                 self.services.counters.count("connections_closed_total", "stalled")
                 connection.abort()
+
+    def close_slow(self) -> None:
+        """Somebody waits for memory: close clients who keep much longer than they need it."""
+        now_s = self.loop.time()
+        if now_s < self._room_made_s + ROOM_PAUSE_S:
+            return
+        self._room_made_s = now_s
+        for connection in [one for one in self.connections if one.is_slow(now_s)]:
+            logger.info(
+                "! memory for half frames is short, and this one came too slowly: closed",
+                extra={"client": connection.session.client_number},
+            )
+            connection.abort()
 
     def count_refusal(self, frame: bytes) -> None:
         """Count a reply that is a refusal or an eviction."""

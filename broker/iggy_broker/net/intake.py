@@ -2,7 +2,8 @@
 
 A subclass says how long a frame is and serves it. While it is blocked nothing is served: what has
 arrived waits in `_stash` (at most one landing buffer) and the socket is not read, so the sender
-feels the back-pressure. Only a socket with half a frame owns memory, from a pool with a cap.
+feels the back-pressure. Only a socket with half a frame owns memory, from a pool with a cap, and
+no more than some times what it has sent: who announces much and sends little gets little.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import Final
 from iggy_broker.net.buffers import LANDING_BYTES, BufferPool
 
 POOL_RETRY_S: Final = 0.05  # a connection that got no buffer asks again after this
+FIRST_BYTES: Final = 64 * 1024  # for half a frame, if it is to be so long
+GROWTH: Final = 16  # then so many times what has arrived: few copies, and little for a dribble
+SLOW_AFTER_S: Final = 5.0  # when memory is short, half a frame that is older must have come
+SLOW_BYTES_S: Final = 512 * 1024  # at least so fast
 
 
 class Landing:
@@ -39,6 +44,7 @@ class Intake(asyncio.BufferedProtocol):
         "_partial_view",
         "_paused",
         "_seen",
+        "_size",
         "_stash",
         "_transport",
     )
@@ -52,7 +58,8 @@ class Intake(asyncio.BufferedProtocol):
         self._blocked = 0  # reasons not to serve, as bits; the subclass names them
         self._paused = False  # reading is paused
         self._partial: bytearray | None = None  # from the pool
-        self._partial_view: memoryview | None = None  # of exactly the frame's (or header's) length
+        self._partial_view: memoryview | None = None  # of it what is to be filled first
+        self._size = 0  # of the frame (or its header): the view's length in the end
         self._filled = 0
         self._began_s = 0.0  # when half a frame arrived
         self._seen = (0.0, 0)  # what `is_stalled` saw last
@@ -73,8 +80,10 @@ class Intake(asyncio.BufferedProtocol):
             self._arrived(self._landing.view[:nbytes])
             return
         self._filled += nbytes
-        if self._filled == len(view):
+        if self._filled == self._size:
             self._partial_complete(view)
+        elif self._filled == len(view):
+            self._grow()
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -95,22 +104,43 @@ class Intake(asyncio.BufferedProtocol):
 
     def _keep(self, rest: memoryview) -> None:
         if self._blocked:
-            self._stash = bytearray(rest) if self._stash is None else self._stash + rest
-            self._pause()
+            self._put_by(rest)
             return
         length = len(rest)
         size = self._header_bytes
         if length >= size:
             size = self._frame_bytes(rest, 0)
-        buffer = self._take_buffer(size)
+        first = min(size, max(FIRST_BYTES, GROWTH * length))
+        buffer = self._take_buffer(first)
         if buffer is None:
-            self._wait_for_buffer(rest)
+            # The pool is at its cap: this half frame waits here, unread bytes wait in the socket,
+            # and the sender waits for its window.
+            self._put_by(rest)
+            self._loop.call_later(POOL_RETRY_S, self._resume)
             return
         self._partial = buffer
-        self._partial_view = memoryview(buffer)[:size]
+        self._partial_view = memoryview(buffer)[:first]
         self._partial_view[:length] = rest
+        self._size = size
         self._filled = length
         self._began_s = self._loop.time()
+
+    def _grow(self) -> None:
+        """More memory for half a frame that fills what it has; without, the socket waits."""
+        before, view = self._partial, self._partial_view
+        if before is None or view is None or self._filled != len(view):
+            return  # closed meanwhile
+        length = min(self._size, GROWTH * self._filled)
+        buffer = self._take_buffer(length, before)
+        if buffer is None:
+            self._pause()
+            self._loop.call_later(POOL_RETRY_S, self._grow)
+            return
+        self._partial = buffer
+        self._partial_view = memoryview(buffer)[:length]
+        self._partial_view[: self._filled] = view
+        self._landing.pool.give(before)
+        self._resume()
 
     def _partial_complete(self, view: memoryview) -> None:
         """`view` is a whole frame, or a whole header of a longer frame."""
@@ -122,12 +152,24 @@ class Intake(asyncio.BufferedProtocol):
         finally:
             self._landing.pool.give(buffer)
 
-    def _wait_for_buffer(self, rest: memoryview) -> None:
-        # The pool is at its cap: this half frame (at most a landing buffer) waits here, unread
-        # bytes wait in the socket, and the sender waits for its window.
-        self._stash = bytearray(rest)
+    def _put_by(self, rest: memoryview) -> None:
+        """Keep what cannot be served now, and read no more; end who sends when nothing fits."""
+        if not self._landing.pool.hold(len(rest)):
+            assert self._transport is not None
+            self._transport.abort()
+            return
+        if self._stash is None:
+            self._began_s = self._loop.time()
+            self._stash = bytearray(rest)
+        else:
+            self._stash += rest
         self._pause()
-        self._loop.call_later(POOL_RETRY_S, self._resume)
+
+    def _drop_stash(self) -> bytearray | None:
+        stash, self._stash = self._stash, None
+        if stash is not None:
+            self._landing.pool.let_go(len(stash))
+        return stash
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None and not self._transport.is_closing():
@@ -143,15 +185,16 @@ class Intake(asyncio.BufferedProtocol):
     def _resume(self) -> None:
         """Serve the stash, then read on, unless blocked meanwhile."""
         transport = self._transport
-        if self._blocked or transport is None or transport.is_closing():
+        if self._blocked or self._is_full or transport is None or transport.is_closing():
             return
-        stash, self._stash = self._stash, None
+        stash = self._drop_stash()
         if stash is not None:
             self._arrived(memoryview(stash))
         if (
             self._paused
             and not self._blocked
             and self._stash is None
+            and not self._is_full
             and not transport.is_closing()
         ):
             self._paused = False
@@ -161,6 +204,12 @@ class Intake(asyncio.BufferedProtocol):
         """Whether half a frame is here that has not grown since this was asked last."""
         before, self._seen = self._seen, (self._began_s, self._filled)
         return self._partial is not None and before == self._seen
+
+    def is_slow(self, now_s: float) -> bool:
+        """Whether half a frame comes so slowly that others should have its memory."""
+        waited_s = now_s - self._began_s
+        is_late = waited_s > SLOW_AFTER_S and self._filled < waited_s * SLOW_BYTES_S
+        return self._partial is not None and is_late
 
     def stop_reading(self) -> asyncio.Transport | None:
         """At a frame border: read no more, the transport is given away. None if this is none."""
@@ -179,10 +228,18 @@ class Intake(asyncio.BufferedProtocol):
         """Give all memory back; the socket is gone."""
         if self._partial is not None:
             self._landing.pool.give(self._partial)
-        self._partial = self._partial_view = self._stash = None
+        self._partial = self._partial_view = None
+        self._drop_stash()
 
-    def _take_buffer(self, length_bytes: int) -> bytearray | None:
-        return self._landing.pool.take(length_bytes)
+    @property
+    def _is_full(self) -> bool:
+        """Whether half a frame has no memory to go on."""
+        return self._partial_view is not None and self._filled == len(self._partial_view)
+
+    def _take_buffer(
+        self, length_bytes: int, instead_of: bytearray | None = None
+    ) -> bytearray | None:
+        return self._landing.pool.take(length_bytes, instead_of=instead_of)
 
     # -- for the subclass ----------------------------------------------------------------------
 

@@ -14,26 +14,33 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
+from iggy_broker.net.unsent import Unsent
+from iggy_broker.storage.disk import File
 from iggy_broker.storage.partition import FileRange
 
-CHUNK_BYTES: Final = 64 * 1024  # given to the transport when the socket is full
+CHUNK_BYTES: Final = 4 * 1024  # given to the transport when the socket is full: what wakes us costs
 
 Part = bytes | bytearray | memoryview | FileRange
 
 
 class HeldRange:
-    """The unsent rest of a file range, with a descriptor of its own.
+    """The unsent rest of a file range, with a descriptor of our own.
 
-    The log may be closed or deleted while a slow client reads; this is still the old one.
+    The log may be closed or deleted while a slow client reads; this is still the old one. All who
+    wait for one file share the descriptor: slow readers are many, and descriptors few.
     """
 
-    __slots__ = ("descriptor", "position", "size_bytes")
+    __slots__ = ("_file", "descriptor", "position", "size_bytes")
+    _held: ClassVar[dict[File, tuple[int, int]]] = {}  # descriptor, and how many hold it
 
     def __init__(self, part: FileRange) -> None:
-        """Hold the file of `part`; `close` lets it go."""
-        self.descriptor = os.dup(part.file.fileno())
+        """Hold the file of `part`; `close` lets it go. OSError if there is no descriptor left."""
+        descriptor, holders = self._held.get(part.file) or (os.dup(part.file.fileno()), 0)
+        self._held[part.file] = descriptor, holders + 1
+        self._file = part.file
+        self.descriptor = descriptor
         self.position = part.position
         self.size_bytes = part.size_bytes
 
@@ -43,8 +50,12 @@ class HeldRange:
         self.size_bytes -= sent_bytes
 
     def close(self) -> None:
-        """Give the descriptor back."""
-        os.close(self.descriptor)
+        """Give the descriptor back; the last one closes it."""
+        descriptor, holders = self._held.pop(self._file)
+        if holders > 1:
+            self._held[self._file] = descriptor, holders - 1
+        else:
+            os.close(descriptor)
 
 
 _Waiting = memoryview | HeldRange
@@ -79,14 +90,16 @@ class Outbox:
     """The writing half of one socket."""
 
     __slots__ = (
-        "_descriptor", "_seen_turns", "_socket", "_transport", "_turns", "_waiting", "clogged",
-        "queued_bytes",
+        "_descriptor", "_is_over", "_seen_turns", "_socket", "_transport", "_turns", "_unsent",
+        "_waiting", "clogged", "queued_bytes",
     )  # fmt: skip
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        """Take over the writing half of a connected transport."""
+    def __init__(self, transport: asyncio.Transport, unsent: Unsent | None = None) -> None:
+        """Take over the writing half of a connected transport. `unsent` counts what waits."""
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
+        self._unsent = unsent
+        self._is_over = False  # nothing waits any more: it would wait for ever
         self._socket = _direct(transport)
         self._descriptor: int = self._socket.fileno()
         self._waiting: list[_Waiting] = []  # short, and an empty one is small: clients are many
@@ -97,13 +110,13 @@ class Outbox:
 
     def close(self) -> None:
         """The transport is gone; drop what waits."""
-        self.clogged = True
-        for part in self._waiting:
-            if isinstance(part, HeldRange):
-                part.close()
-        self._waiting.clear()
-        self.queued_bytes = 0
+        self._drop_all()
         self._socket.detach()
+
+    def give_up(self) -> None:
+        """End the connection, and drop what waits at once."""
+        self._transport.abort()
+        self._drop_all()
 
     def send(self, data: bytes | memoryview) -> None:
         """Send one piece. `data` is only lent."""
@@ -138,6 +151,8 @@ class Outbox:
 
     def on_drained(self) -> None:
         """From the transport's `resume_writing`: send on what waits."""
+        if self._is_over:
+            return
         self.clogged = False
         self._turns += 1
         while self._waiting and not self.clogged:
@@ -152,15 +167,29 @@ class Outbox:
 
     # -- inside --------------------------------------------------------------------------------
 
+    def _drop_all(self) -> None:
+        self._is_over = self.clogged = True
+        while self._waiting:
+            self._drop_first()
+        self.queued_bytes = 0
+
     def _wait(self, part: Part) -> None:
-        if isinstance(part, FileRange) and part.file.fileno() >= 0:
-            self._waiting.append(HeldRange(part))
+        if self._is_over:
+            return
+        if isinstance(part, FileRange) and part.file.fileno() < 0:
+            part = part.read()  # the disk is none of the operating system's
+        if isinstance(part, FileRange):
+            try:
+                self._waiting.append(HeldRange(part))
+            except OSError:  # no descriptor is left
+                self.give_up()
+                return
             self.queued_bytes += part.size_bytes
-        elif isinstance(part, FileRange):
-            self._wait(part.read())
         else:
             self._waiting.append(memoryview(bytes(part)))
             self.queued_bytes += len(part)
+            if self._unsent is not None:
+                self._unsent.changed(self, len(part))
 
     def _send_bytes(self, data: bytes | bytearray | memoryview, *, more: bool) -> None:
         """Send now; what does not fit waits, and the transport gets the first chunk of it."""
@@ -218,8 +247,8 @@ class Outbox:
         except BlockingIOError:
             return part.size_bytes if isinstance(part, HeldRange) else len(part)
         except OSError:
-            self._transport.abort()
-            return 1
+            self.give_up()
+            return 0
         if not left:
             self._drop_first()
         return left
@@ -234,6 +263,9 @@ class Outbox:
         chunk: bytes | memoryview
         if isinstance(part, HeldRange):
             chunk = os.pread(part.descriptor, min(part.size_bytes, CHUNK_BYTES), part.position)
+            if not chunk:
+                self.give_up()  # the log file ends before the range that was to be sent
+                return chunk
             part.advance(len(chunk))
             left = part.size_bytes
         else:
@@ -249,3 +281,7 @@ class Outbox:
         part = self._waiting.pop(0)
         if isinstance(part, HeldRange):
             part.close()
+        elif self._unsent is not None:
+            self._unsent.changed(
+                self, -memoryview(part.obj).nbytes
+            )  # a slice keeps all of its bytes

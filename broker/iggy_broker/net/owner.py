@@ -14,6 +14,7 @@ from iggy_broker.net.handlers.messages import whole
 from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS
 from iggy_broker.net.observer import QUESTION as OBSERVE
 from iggy_broker.net.outbox import Part
+from iggy_broker.net.peers import POLL_REPLY_BYTES_MAX
 from iggy_broker.net.session import Session
 from iggy_broker.net.targets import Target, owned_target, poll_target
 from iggy_wire.codes import Command, Operation
@@ -102,7 +103,8 @@ class ShardOwner:
             # A rename met the frame on its way. The other shard permitted the first one only.
             raise Deny(_gone(header), "another partition has this name by now")
         tail = (request.strategy, request.count, request.auto_commit)
-        parts = messages.poll(self._services, read, tail, header)
+        # The other shard holds the reply in memory until the client has taken it.
+        parts = messages.poll(self._services, read, tail, header, bytes_max=POLL_REPLY_BYTES_MAX)
         durable = messages.commit_wait(read, tail)
         return parts if durable is None else asyncio.ensure_future(_after(durable, whole(parts)))
 

@@ -35,6 +35,7 @@ POLL_COST_BYTES: Final = (
 )  # what a forwarded poll is counted as: its reply is larger than it
 QUEUED_BYTES_MAX: Final = 8 * 1024 * 1024  # replies waiting to go out; beyond, polls are not served
 ENVELOPE_BYTES_MAX: Final = 512 * 1024 * 1024  # the largest thing that may stand in an envelope
+POLL_REPLY_BYTES_MAX: Final = 16 * 1024 * 1024  # of a forwarded poll; a client asks for the rest
 SMALL_FRAME_BYTES: Final = 4096  # what is not larger may be a poll, whose reply is
 
 # length of what follows, kind, number, partition (packed), its incarnation
@@ -203,7 +204,9 @@ class Link(Intake):
         assert length <= ENVELOPE_BYTES_MAX, "our own shards know the limit"
         return ENVELOPE_BYTES + length
 
-    def _take_buffer(self, length_bytes: int) -> bytearray | None:
+    def _take_buffer(
+        self, length_bytes: int, instead_of: bytearray | None = None
+    ) -> bytearray | None:
         return self._landing.pool.take_anyway(length_bytes)
 
     def _serve_frame(self, frame: memoryview) -> bool:

@@ -44,3 +44,26 @@ def test_returned_memory_beyond_its_cap_is_let_go() -> None:
 
     assert pool.kept_bytes == 8192
     assert pool.in_use_bytes == 0
+
+
+def test_large_buffers_leave_a_share_for_small_ones() -> None:
+    pool = BufferPool(in_use_bytes_max=16 << 20)
+
+    while pool.take(1 << 20) is not None:
+        pass
+    assert pool.in_use_bytes == 12 << 20
+
+    assert pool.take(4096) is not None
+    assert pool.hold(4096)
+
+
+def test_bytes_that_lie_elsewhere_count_too() -> None:
+    pool = BufferPool(in_use_bytes_max=10_000)
+
+    assert pool.hold(9000)
+    assert not pool.hold(2000)
+    assert pool.take(4096) is None
+    pool.let_go(9000)
+
+    assert pool.in_use_bytes == 0
+    assert pool.take(4096) is not None

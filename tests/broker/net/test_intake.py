@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iggy_broker.net.buffers import BufferPool
-from iggy_broker.net.intake import Intake, Landing
+from iggy_broker.net.intake import FIRST_BYTES, SLOW_AFTER_S, Intake, Landing
 
 HEADER_BYTES = 4  # of the frames here: their length, header included
 BLOCKED = 1
@@ -165,7 +165,7 @@ def test_a_blocked_socket_is_read_once_more_and_then_not(loop: asyncio.AbstractE
 
 
 def test_without_memory_for_half_a_frame_the_socket_waits(loop: asyncio.AbstractEventLoop) -> None:
-    pool = BufferPool(in_use_bytes_max=4096)
+    pool = BufferPool(in_use_bytes_max=5000)
     taken = pool.take(4096)
     assert taken is not None
     intake = Frames(loop, Landing(pool))
@@ -200,3 +200,54 @@ def test_half_a_frame_that_does_not_grow_is_noticed(loop: asyncio.AbstractEventL
     intake.receive(frame(bytes(100))[60:])
 
     assert not intake.is_stalled()
+
+
+def test_a_long_frame_gets_memory_as_it_comes(loop: asyncio.AbstractEventLoop) -> None:
+    pool = BufferPool()
+    intake = Frames(loop, Landing(pool))
+    whole = frame(bytes(30 << 20))
+
+    intake.receive(whole[:100])
+    assert pool.in_use_bytes <= FIRST_BYTES
+    intake.receive_all(whole[100:])
+    assert intake.frames == [whole]
+
+    assert pool.in_use_bytes == 0
+
+
+def test_a_frame_that_cannot_grow_waits_for_memory(loop: asyncio.AbstractEventLoop) -> None:
+    pool = BufferPool(in_use_bytes_max=4 << 20)
+    intake = Frames(loop, Landing(pool))
+    whole = frame(bytes(2 << 20))
+
+    intake.receive(whole[:100])
+    assert pool.hold(2 << 20)
+    at = 100
+    while intake.transport.reading:
+        at += intake.receive(whole[at:])
+    pool.let_go(2 << 20)
+    loop.run_until_complete(asyncio.wait_for(intake.transport.resumed.wait(), 10))
+    intake.receive_all(whole[at:])
+
+    assert intake.frames == [whole]
+    assert pool.in_use_bytes == 0
+
+
+def test_who_sends_on_while_nothing_fits_is_closed(loop: asyncio.AbstractEventLoop) -> None:
+    intake = Frames(loop, Landing(BufferPool(in_use_bytes_max=1000)), block=True)
+
+    intake.receive(frame(b"served") + frame(bytes(2000)))
+
+    assert intake.transport.aborted
+
+
+def test_half_a_frame_that_comes_too_slowly_is_noticed(loop: asyncio.AbstractEventLoop) -> None:
+    intake = Frames(loop, Landing())
+    intake.receive(frame(bytes(100))[:50])
+    now_s = loop.time()
+
+    assert not intake.is_slow(now_s + SLOW_AFTER_S / 2)
+    assert intake.is_slow(now_s + SLOW_AFTER_S * 2)
+    intake.receive_all(frame(bytes(100))[50:])
+
+    assert not intake.is_slow(now_s + SLOW_AFTER_S * 2)

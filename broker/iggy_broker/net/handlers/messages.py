@@ -86,8 +86,18 @@ def poll_tail(frame: memoryview) -> PollTail | None:
     return PollingStrategy(strategy, value), count, auto_commit == 1
 
 
-def poll(services: Services, read: ReadTarget, tail: PollTail, header: RequestHeader) -> list[Part]:
-    """The reply to a poll as pieces to send back to back. Auto-commit is done when this returns."""
+def poll(
+    services: Services,
+    read: ReadTarget,
+    tail: PollTail,
+    header: RequestHeader,
+    *,
+    bytes_max: int | None = None,
+) -> list[Part]:
+    """The reply to a poll as pieces to send back to back. Auto-commit is done when this returns.
+
+    `bytes_max` is how much of batches it brings, about, where that is less than for all.
+    """
     commit = services.replica.state.op
     target, partition = read.target, read.partition
     if read.key is None:
@@ -98,7 +108,7 @@ def poll(services: Services, read: ReadTarget, tail: PollTail, header: RequestHe
     polled = partition.poll(
         strategy,
         count,
-        bytes_max=services.poll_bytes_max,
+        bytes_max=min(bytes_max or services.poll_bytes_max, services.poll_bytes_max),
         consumer=read.key,
         auto_commit=auto_commit,
     )

@@ -1,0 +1,48 @@
+"""Memory of replies that the clients of one shard have not taken: of a capped sum.
+
+A range of a log file costs no memory, however slow its reader. What was cut to measure, was made
+for this client, or came from another shard does. Who asks for much and reads nothing would
+otherwise cost as much as there is, one connection at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from iggy_broker.net.outbox import Outbox
+
+logger = logging.getLogger(__name__)
+
+UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # beyond: the client that holds most of it is closed
+
+
+class Unsent:
+    """Who holds how much."""
+
+    __slots__ = ("_bytes_max", "_holders", "bytes")
+
+    def __init__(self, bytes_max: int = UNSENT_BYTES_MAX) -> None:
+        """Nobody holds anything."""
+        self._bytes_max = bytes_max
+        self._holders: dict[Outbox, int] = {}
+        self.bytes = 0
+
+    def changed(self, outbox: Outbox, by_bytes: int) -> None:
+        """`outbox` holds more or less memory. If that is too much in all, the largest ends."""
+        holders = self._holders
+        held_bytes = holders.get(outbox, 0) + by_bytes
+        self.bytes += by_bytes
+        if held_bytes:
+            holders[outbox] = held_bytes
+        else:
+            holders.pop(outbox, None)
+        while by_bytes > 0 and self.bytes > self._bytes_max:
+            largest = max(holders, key=holders.__getitem__)
+            logger.warning(
+                "! unread replies take more than %d bytes: closed the client with most, %d",
+                self._bytes_max,
+                holders[largest],
+            )
+            largest.give_up()

@@ -1,0 +1,160 @@
+"""Clients that do not read, or do not finish what they send: they cost little, and nobody else."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_process import BrokerProcess, running_broker
+from iggy_broker.net.buffers import IN_USE_BYTES_MAX
+from iggy_broker.net.unsent import UNSENT_BYTES_MAX
+from iggy_client.client import Client
+from iggy_wire.batch import Message
+from iggy_wire.primitives import Consumer, Identifier, Partitioning, PollingStrategy
+from iggy_wire.requests import PollMessages, SendMessages
+from process_memory import MIB, descriptors, proportional_bytes
+from raw_frames import RawClient
+
+PARTITIONS = 4  # both shards own some
+STORED_BYTES = 24 * MIB  # in each partition
+BESIDE_BYTES = 96 * MIB  # what a shard may use besides what the limits name
+GONE_S = 30.0
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker with a stream `s` and a topic `t` that has something to read in each partition."""
+    with running_broker(tmp_path, shards=2) as running:
+        with running.client() as client:
+            client.create_stream("s")
+            client.create_topic("s", "t", PARTITIONS)
+            payload = bytes(MIB)
+            for partition in range(PARTITIONS):
+                for _ in range(STORED_BYTES // MIB):
+                    client.send("s", "t", Partitioning.partition(partition), [Message(payload)])
+        yield running
+
+
+def memory(broker: BrokerProcess) -> list[int]:
+    return [proportional_bytes([pid]) for pid in broker.shard_pids()]
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + GONE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def serve_others(client: Client, times: int, *, payload: bytes = b"small") -> None:
+    """Somebody else sends to and polls from each partition, and waits for nobody."""
+    for number in range(times):
+        partition = number % PARTITIONS
+        sent = client.send("s", "t", Partitioning.partition(partition), [Message(payload)])
+        polled = client.poll(
+            "s", "t", partition, strategy=PollingStrategy.offset(sent.base_offset), count=1
+        )
+        assert polled.count == 1
+
+
+@contextlib.contextmanager
+def crowd(broker: BrokerProcess, count: int, *, known: bool = True) -> Iterator[list[RawClient]]:
+    """So many connections, logged in or not."""
+    with contextlib.ExitStack() as opened:
+        clients = [opened.enter_context(RawClient(broker.tcp_port)) for _ in range(count)]
+        for client in clients:
+            if known:
+                client.login()
+        yield clients
+
+
+def grown(broker: BrokerProcess, before: list[int]) -> int:
+    """By how many bytes the shard grew that grew most."""
+    return max(now - first for now, first in zip(memory(broker), before, strict=True))
+
+
+def ask_for_all(client: RawClient, partition: int) -> None:
+    poll = PollMessages(
+        Consumer.plain(1), Identifier("s"), Identifier("t"), partition, PollingStrategy.first(),
+        1_000_000,
+    )  # fmt: skip
+    client.send(client.frame(poll))
+
+
+@pytest.mark.parametrize("takes", [0, 1], ids=["nothing", "a byte now and then"])
+def test_readers_that_do_not_read_cost_a_shard_no_more_than_its_limit(
+    broker: BrokerProcess, takes: int, measured: Callable[[str], None]
+) -> None:
+    before = memory(broker)
+    with crowd(broker, 96) as readers, broker.client() as other:
+        most = 0
+        for number, reader in enumerate(readers):
+            ask_for_all(reader, number % PARTITIONS)
+            serve_others(other, 4)
+            for slow in readers[: number * takes : 8]:
+                with contextlib.suppress(ConnectionError):
+                    slow.socket.recv(takes)
+            most = max(most, grown(broker, before))
+        serve_others(other, 100)
+    measured(f"96 readers of 24 MiB: a shard grew by {most / MIB:.0f} MiB")
+    assert most <= UNSENT_BYTES_MAX + BESIDE_BYTES
+    wait_for(lambda: grown(broker, before) <= BESIDE_BYTES, "memory is not given back")
+
+
+def test_a_reader_that_reads_in_the_end_gets_all(broker: BrokerProcess) -> None:
+    with crowd(broker, 8) as readers, broker.client() as other:
+        for number, reader in enumerate(readers):
+            ask_for_all(reader, number % PARTITIONS)
+        serve_others(other, 20)
+        for reader in readers:
+            _, body = reader.receive()
+            count = int.from_bytes(body[12:16], "little")
+            assert len(body) > count * MIB, "whole messages"
+            assert count >= 10
+
+
+def test_hundreds_of_half_frames_hold_up_nobody(
+    broker: BrokerProcess, measured: Callable[[str], None]
+) -> None:
+    before = memory(broker)
+    with crowd(broker, 150, known=False) as strangers, crowd(broker, 150) as known:
+        for client in strangers:
+            client.send(client.header(1, bytes(100_000)).encode() + bytes(50_000))
+        name, topic, target = Identifier("s"), Identifier("t"), Partitioning.partition(0)
+        for client in known:
+            frame = client.frame(SendMessages(name, topic, target, 1, bytes(MIB)))
+            client.send(frame[: MIB // 2])
+        with broker.client() as other:
+            serve_others(other, 100)
+            serve_others(other, 4, payload=bytes(2 * MIB))
+        most = grown(broker, before)
+        open_files = sum(descriptors(pid) for pid in broker.shard_pids())
+    measured(f"300 half frames: a shard grew by {most / MIB:.0f} MiB")
+    assert most <= IN_USE_BYTES_MAX + BESIDE_BYTES
+    wait_for(
+        lambda: open_files - sum(descriptors(pid) for pid in broker.shard_pids()) >= 300,
+        "connections are not closed",
+    )
+
+
+def test_frames_of_64_mib_that_dribble_hold_up_nobody(
+    broker: BrokerProcess, measured: Callable[[str], None]
+) -> None:
+    before = memory(broker)
+    with crowd(broker, 40) as dribblers, broker.client() as other:
+        for client in dribblers:
+            client.send(client.header(160, b"", size=64 * MIB).encode())
+        for _ in range(10):
+            for client in dribblers:
+                with contextlib.suppress(ConnectionError):
+                    client.send(b"x")
+            serve_others(other, 4)
+            serve_others(other, 1, payload=bytes(100_000))
+        most = grown(broker, before)
+        serve_others(other, 4, payload=bytes(4 * MIB))
+    measured(f"40 frames of 64 MiB that dribble: a shard grew by {most / MIB:.0f} MiB")
+    assert most <= IN_USE_BYTES_MAX + BESIDE_BYTES
