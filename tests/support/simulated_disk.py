@@ -1,8 +1,9 @@
 """A disk in memory that crashes: it keeps what was synced and a seeded part of the rest.
 
 Faults: power cut (lost and torn writes, later sectors without earlier ones, lost folder entries),
-killed process (page cache stays), no space, failed sync (the pages are dropped for good), crash at
-the nth operation. Same seed, same outcome.
+killed process (page cache stays), no space, failed sync (the pages are dropped for good), failed
+sync of a folder, failed read, crash at the nth operation. Same seed, same outcome; `happened`
+counts what came of it.
 
 Model. A write that lies within one 512-byte sector lands whole or not at all. Folder changes become
 durable in their order within one folder, by `sync_folder` of that folder or, in part, by luck.
@@ -12,8 +13,11 @@ from __future__ import annotations
 
 import errno
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from iggy_broker.storage.disk import StorageFailed
 
 SECTOR_BYTES = 512
 
@@ -61,7 +65,8 @@ class Node:
                 _apply(self.durable, position, data)
         self.pending = []
 
-    def after_power_cut(self, chance: random.Random) -> Node:
+    def after_power_cut(self, chance: random.Random, happened: Counter[str]) -> Node:
+        """What is left of a file; `happened` gets a word for it."""
         content = bytearray(self.durable)
         mode = chance.choice(("none", "all", "prefix", "prefix", "sectors"))
         keep = {"none": 0, "all": len(self.pending)}.get(mode, chance.randint(0, len(self.pending)))
@@ -74,8 +79,11 @@ class Node:
                 _apply(content, position, data)
             elif number == keep and mode == "prefix" and not _in_one_sector(position, data):
                 _apply(content, position, data[: chance.randint(0, len(data))])
+                happened["torn writes"] += 1
             elif mode == "sectors":
                 _apply_some_sectors(content, position, data, chance)
+                happened["writes in part, sector by sector"] += 1
+        happened["files that lost writes"] += content != self.data
         return Node(data=content, durable=bytearray(content), made_as=self.made_as)
 
 
@@ -130,6 +138,7 @@ class SimulatedFile:
         self._disk.write(self._opened(), bytes(data), position)
 
     def read(self, size_bytes: int, position: int) -> bytes:
+        self._disk.reading(self.path)
         return bytes(self._opened().data[position : position + size_bytes])
 
     def sync(self) -> None:
@@ -156,6 +165,9 @@ class SimulatedDisk:
         self.capacity_bytes = capacity_bytes
         self.crash_at: int | None = None  # number of the operation that does not happen any more
         self.failing_syncs = 0  # so many of the next file syncs fail
+        self.failing_folder_syncs = 0  # the same of folders: their changes stay where they were
+        self.failing_reads = 0  # so many of the next reads fail
+        self.happened: Counter[str] = Counter()  # faults, by what came of them
         self.operations = 0
         self.syncs = 0
         self.entries: dict[str, Node] = {"": Node(is_folder=True)}  # as programs see them
@@ -165,6 +177,7 @@ class SimulatedDisk:
     def crash(self, *, power_cut: bool) -> SimulatedDisk:
         """The disk after the crash. A killed process leaves everything as it was written."""
         after = SimulatedDisk(self.chance.randrange(1 << 30), self.capacity_bytes)
+        after.happened = self.happened
         if not power_cut:
             after.entries = self.entries
             return after
@@ -175,7 +188,9 @@ class SimulatedDisk:
 
         for path in sorted(self.entries):
             folder = self.entries[path]
-            for change in folder.changes[: self.chance.randint(0, len(folder.changes))]:
+            kept = self.chance.randint(0, len(folder.changes))
+            self.happened["folder changes lost"] += len(folder.changes) - kept
+            for change in folder.changes[:kept]:
                 _do(change, names_of(folder), names_of)
         nodes: dict[Node, Node] = {}
         self._rebuild("", self.entries[""], (after.entries, nodes, names_of))
@@ -193,7 +208,7 @@ class SimulatedDisk:
             nodes[node] = (
                 Node(is_folder=True, made_as=node.made_as)
                 if node.is_folder
-                else node.after_power_cut(self.chance)
+                else node.after_power_cut(self.chance, self.happened)
             )
         rebuilt = entries[path] = nodes[node]
         if node.is_folder:
@@ -238,6 +253,7 @@ class SimulatedDisk:
             room = max(self.capacity_bytes - self.used_bytes(), 0)
             if growth > room:
                 node.write(position, data[: max(len(data) - growth + room, 0)])
+                self.happened["writes without space"] += 1
                 raise OSError(errno.ENOSPC, "no space left on device")
         node.write(position, data)
 
@@ -251,8 +267,16 @@ class SimulatedDisk:
         if self.failing_syncs:
             self.failing_syncs -= 1
             node.pending = []  # dropped: the page cache shows them, the disk never will
+            self.happened["syncs failed"] += 1
             raise OSError(errno.EIO, "input/output error")
         node.sync()
+
+    def reading(self, path: str) -> None:
+        """Somebody is about to read; OSError if that fails."""
+        if self.failing_reads:
+            self.failing_reads -= 1
+            self.happened["reads failed"] += 1
+            raise OSError(errno.EIO, "input/output error", path)
 
     # the Disk protocol
 
@@ -287,18 +311,27 @@ class SimulatedDisk:
             self._make(folder, Node(is_folder=True))
 
     def read_file(self, path: str, *, bytes_max: int) -> bytes:
-        return bytes(self.file_node(path).data[:bytes_max])
+        node = self.file_node(path)
+        self.reading(path)
+        return bytes(node.data[:bytes_max])
 
     def write_file(self, path: str, data: bytes, *, sync: bool) -> None:
         temporary = f"{path}.tmp"
         self.remove(temporary)
-        file = self.open(temporary, create=True)
-        file.write(data, 0)
-        if sync:
-            file.sync()
+        try:
+            file = self.open(temporary, create=True)
+            file.write(data, 0)
+            if sync:
+                file.sync()
+        except OSError:
+            self.remove(temporary)
+            raise
         self.rename(temporary, path)
         if sync:
-            self.sync_folder(path.rpartition("/")[0])
+            try:
+                self.sync_folder(_parent(path))
+            except OSError as error:
+                raise StorageFailed(f"{path}: its new name cannot be synced: {error}") from error
 
     def rename(self, source: str, target: str) -> None:
         self._step()
@@ -333,6 +366,10 @@ class SimulatedDisk:
     def sync_folder(self, path: str) -> None:
         self._step()
         folder = self.file_node(path)
+        if self.failing_folder_syncs:
+            self.failing_folder_syncs -= 1
+            self.happened["folder syncs failed"] += 1
+            raise OSError(errno.EIO, "input/output error", path)
         for change in folder.changes:
             _do(change, folder.names, lambda other: other.names)
         folder.changes = []
@@ -341,6 +378,7 @@ class SimulatedDisk:
         self._step()
         folder = self.file_node(_parent(path))
         if self.capacity_bytes is not None and self.used_bytes() >= self.capacity_bytes:
+            self.happened["files without space"] += 1
             raise OSError(errno.ENOSPC, "no space left on device", path)
         node.made_as = path
         self.entries[path] = node

@@ -3,7 +3,8 @@
 `offsets/consumers/{id}` and `offsets/groups/{id}`: u64 offset, u64 XXH3-64 of those 8 bytes,
 little-endian; 8 bytes without checksum are accepted (Apache Iggy wrote both). A file is written in
 place by one 16-byte write: it lies in one sector, so a crash leaves the old or the new value. Read
-when first asked for. Odd files are warned about and left alone.
+when first asked for. Odd files are warned about and left alone. What the disk cannot read now is
+not taken for absent: whoever asks for it is refused, and it is read again with the next question.
 """
 
 import contextlib
@@ -45,6 +46,7 @@ class ConsumerOffsets:
         "_folders_dirty",
         "_offsets",
         "_uncertain",
+        "_unread",
         "_warn",
     )
 
@@ -59,6 +61,7 @@ class ConsumerOffsets:
         self._folders_dirty: set[str] = set()
         # Kinds whose folders and names an earlier process made, and perhaps did not sync.
         self._uncertain: set[int] = set(_FOLDERS)
+        self._unread: dict[ConsumerKey, int] = {}  # the disk refused; the data ended there then
 
     @classmethod
     def load(
@@ -72,14 +75,24 @@ class ConsumerOffsets:
 
     def __len__(self) -> int:
         """How many are stored."""
-        return len(self._offsets)
+        return len(self._offsets) + len(self._unread)
 
     def get(self, key: ConsumerKey) -> int | None:
-        """The stored offset, if any."""
+        """The stored offset, if any. Reject 3020 if the disk cannot read it."""
+        if self._unread:
+            self._read_again(key)
         return self._offsets.get(key)
 
     def lowest(self) -> int | None:
-        """The smallest stored offset of all consumers and groups: what retention must not pass."""
+        """The smallest stored offset of all consumers and groups: what retention must not pass.
+
+        -1, below all messages, while one of them cannot be read.
+        """
+        for key in list(self._unread):
+            with contextlib.suppress(Reject):
+                self._read_again(key)
+        if self._unread:
+            return -1
         return min(self._offsets.values(), default=None)
 
     def store(self, key: ConsumerKey, offset: int) -> None:
@@ -100,16 +113,17 @@ class ConsumerOffsets:
             raise Reject(code, f"{self._path(key)}: {error}") from error
         self._offsets[key] = offset
         self._dirty[key] = None
+        self._unread.pop(key, None)
 
     def delete(self, key: ConsumerKey) -> None:
         """Forget an offset. Reject 3021 if there is none."""
-        if key not in self._offsets:
+        if key not in self._offsets and key not in self._unread:
             raise Reject(ErrorCode.CONSUMER_OFFSET_NOT_FOUND, f"no offset is stored for {key}")
         self._remove(key)
 
     def delete_if_stored(self, key: ConsumerKey) -> None:
         """Forget an offset, for instance of a deleted group."""
-        if key in self._offsets:
+        if key in self._offsets or key in self._unread:
             self._remove(key)
 
     def clear(self) -> None:
@@ -117,6 +131,7 @@ class ConsumerOffsets:
         self.close()
         self._offsets.clear()
         self._files.clear()
+        self._unread.clear()
         self._dirty.clear()
         self._folders_dirty.clear()
         self._disk.remove_tree(self._folder)
@@ -140,7 +155,7 @@ class ConsumerOffsets:
         return bool(self._dirty or self._folders_dirty)
 
     def _create(self, key: ConsumerKey) -> File:
-        if len(self._offsets) >= CONSUMER_OFFSETS_MAX:
+        if len(self) >= CONSUMER_OFFSETS_MAX:
             detail = f"a partition keeps at most {CONSUMER_OFFSETS_MAX}: delete offsets not needed"
             raise Reject(ErrorCode.TOO_MANY_CONSUMER_OFFSETS, detail)
         folder = self._kind_folder(key.kind)
@@ -168,7 +183,8 @@ class ConsumerOffsets:
         except OSError as error:
             code = ErrorCode.CANNOT_DELETE_CONSUMER_OFFSET_FILE
             raise Reject(code, f"{self._path(key)}: {error}") from error
-        self._offsets.pop(key)
+        self._offsets.pop(key, None)
+        self._unread.pop(key, None)
         self._dirty.pop(key, None)
         file = self._files.pop(key, None)
         if file is not None:
@@ -182,7 +198,7 @@ class ConsumerOffsets:
             if not _is_id(name) or self._disk.is_folder(path):
                 self._warn(f"{path}: not an offset file, left alone")
                 continue
-            if len(self._offsets) >= CONSUMER_OFFSETS_MAX:
+            if len(self) >= CONSUMER_OFFSETS_MAX:
                 self._warn(f"{path}: more than {CONSUMER_OFFSETS_MAX} offsets, ignored")
                 continue
             self._load_file(ConsumerKey(kind, int(name)), path, next_offset)
@@ -191,7 +207,8 @@ class ConsumerOffsets:
         try:
             offset = _decode(self._disk.read_file(path, bytes_max=_RECORD.size + 1))
         except OSError as error:
-            self._warn(f"{path}: cannot be read, no offset is stored: {error}")
+            self._warn(f"{path}: cannot be read, whoever asks for it is refused: {error}")
+            self._unread[key] = next_offset
             return
         if offset is None:
             self._warn(f"{path}: wrong length or checksum, no offset is stored")
@@ -204,6 +221,14 @@ class ConsumerOffsets:
             offset = next_offset - 1
         self._offsets[key] = offset
         self._files[key] = file
+
+    def _read_again(self, key: ConsumerKey) -> None:
+        next_offset = self._unread.pop(key, None)
+        if next_offset is not None:
+            self._load_file(key, self._path(key), next_offset)
+        if key in self._unread:
+            code = ErrorCode.CANNOT_READ_CONSUMER_OFFSETS
+            raise Reject(code, f"{self._path(key)}: cannot be read; try again, or store another")
 
     def _draw_back(self, file: File, key: ConsumerKey, next_offset: int) -> bool:
         """Write the lower value at once: once the data has grown again, nobody could tell.

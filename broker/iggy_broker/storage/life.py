@@ -48,7 +48,7 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
             why = "the folder is missing; the partition starts empty"
             decisions.append(Decision(DecisionKind.FOLDER_MISSING, folder, why=why))
         return decisions
-    life = read_life(disk, folder)
+    life = _life_of(place, disk)
     if life is None and place.is_new:
         # Nobody's: a power cut brought it back without the note that says whose it was.
         target = move_away(disk, folder, suffix="stale-unknown")
@@ -85,6 +85,16 @@ def _make(place: PartitionPlace, disk: Disk, *, sync: bool) -> None:
         with contextlib.suppress(OSError):
             disk.remove_tree(place.folder)
         raise
+
+
+def _life_of(place: PartitionPlace, disk: Disk) -> Life | None:
+    """The note in the folder. OSError if the disk cannot read it, and it may be ours."""
+    try:
+        return read_life(disk, place.folder)
+    except OSError:
+        if not place.is_new:
+            raise
+        return None
 
 
 def purge_folder(disk: Disk, folder: str, incarnation: int, purges: int) -> None:

@@ -313,7 +313,7 @@ class PartitionLog:
         except OSError as error:
             raise self._refused(self.folder, error) from error
         assert self._active is not None, "made by _roll"
-        self._index = self._active.index
+        self._index = self._active.index_to_grow()
         self._mark_dirty(self._active)
         self._attention = False
 

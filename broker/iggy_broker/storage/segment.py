@@ -3,12 +3,14 @@
 import contextlib
 from typing import NamedTuple
 
+from iggy_broker.errors import Reject
 from iggy_broker.storage.disk import Disk, File
 from iggy_broker.storage.layout import index_path, log_path
 from iggy_broker.storage.scan import scan_log
 from iggy_broker.storage.sparse_index import ENTRIES_MAX, ENTRY_BYTES, SparseIndex
 from iggy_broker.storage.verified import Verified
 from iggy_wire import kernel
+from iggy_wire.errors import ErrorCode
 
 SENDFILE_BYTES_MIN = 64 * 1024  # shorter stretches of a poll are read, longer ones left in the file
 
@@ -115,6 +117,14 @@ class Segment:
     @index.setter
     def index(self, index: SparseIndex) -> None:
         self._index = index
+
+    def index_to_grow(self) -> SparseIndex:
+        """The same before an append. Reject if the disk cannot read it now: nothing was written."""
+        try:
+            return self.index
+        except OSError as error:
+            detail = f"{self.index_file.path}: {error}"
+            raise Reject(ErrorCode.CANNOT_APPEND_MESSAGE, detail) from error
 
     def create(self) -> None:
         """Make both files, empty. OSError if the disk refuses; then there is neither."""
