@@ -7,6 +7,7 @@ default) is sent away, and its partitions go to the others.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -33,7 +34,7 @@ class KeptAlive:
         self._client = client
         self._interval_s = interval_s
         self._turn = threading.Lock()
-        self._used = False  # since the last look
+        self._due_s = time.monotonic() + interval_s  # when to ping, unless it is used before
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="iggy-keep-alive", daemon=True)
         self._thread.start()
@@ -46,13 +47,17 @@ class KeptAlive:
         """Close."""
         self.close()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the client can be used, as far as the last call or ping has shown."""
+        return self._client.is_open
+
     @contextmanager
     def use(self) -> Iterator[Client]:
         """The client, for this thread alone until the end of the block."""
         with self._turn:
-            self._used = True
             yield self._client
-            self._used = True
+            self._postpone()
 
     def close(self) -> None:
         """Stop pinging and close the client, which leaves its groups. May be repeated."""
@@ -62,11 +67,16 @@ class KeptAlive:
             self._client.close()
 
     def _run(self) -> None:
-        while not self._over.wait(self._interval_s):
+        while not self._over.wait(self._due_s - time.monotonic()):
             with self._turn:
-                if self._client.is_open and not self._used:
+                if time.monotonic() < self._due_s:
+                    continue
+                if self._client.is_open:
                     self._ping()
-                self._used = False
+                self._postpone()
+
+    def _postpone(self) -> None:
+        self._due_s = time.monotonic() + self._interval_s
 
     def _ping(self) -> None:
         try:
