@@ -98,6 +98,10 @@ class Checkpoint:
             temporary.replace(path)
             sync_folder(path.parent)
 
+    def has_committed(self, incarnation: str, batch: int) -> bool:
+        """Whether Spark has committed this batch."""
+        return (self.spark(incarnation) / "commits" / str(batch)).exists()
+
     def committed(self, incarnation: str) -> Offsets | None:
         """End of the last batch that Spark has committed; None before the first."""
         commits = self.spark(incarnation) / "commits"

@@ -1,7 +1,7 @@
 """One broker connection per worker process, and calls on it that outlive a lost broker.
 
-The only module that talks to the broker. Spark's Python workers live on across batches, so the
-cache below is hit by every task after the first.
+Only this module and `membership` talk to the broker. Spark's Python workers live on across batches,
+so the cache below is hit by every task after the first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from iggy_spark.options import ReadOptions
 from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.primitives import Consumer, PollingStrategy
-from iggy_wire.replies import Polled
+from iggy_wire.replies import Polled, TopicDetails
 
 T = TypeVar("T")
 
@@ -62,8 +62,7 @@ class Connection:
             item.id: item.current_offset + 1 if item.messages_count or item.current_offset else 0
             for item in found.partitions
         }
-        incarnation = Incarnation(found.topic.id, found.topic.created_at_us)
-        return TopicState(options.topic_name, incarnation, dict(sorted(ends.items())))
+        return TopicState(options.topic_name, incarnation_of(found), dict(sorted(ends.items())))
 
     def earliest(self, partition: int) -> int | None:
         """Offset of the oldest message that is kept; None if there is none."""
@@ -88,84 +87,124 @@ class Connection:
             )
         )
 
-    def stored(self, consumer: str, partition: int) -> int | None:
-        """Offset of the last message that `consumer` is done with; None if nothing is stored."""
+    def stored(self, group: str, partition: int) -> int | None:
+        """Offset of the last message that `group` is done with; None if nothing is stored.
+
+        Reading needs no membership. Who cannot join stores as a plain consumer of the same name.
+        """
+        found = self.stored_by(Consumer.group(group), partition)
+        return self.stored_by(Consumer.plain(group), partition) if found is None else found
+
+    def stored_by(self, consumer: Consumer, partition: int) -> int | None:
+        """The same for one kind of consumer."""
         options = self._options
         found = self._call(
-            lambda client: client.get_offset(
-                Consumer.plain(consumer), options.stream, options.topic, partition
-            )
+            lambda client: client.get_offset(consumer, options.stream, options.topic, partition)
         )
         return None if found is None else found.stored_offset
 
-    def store(self, consumer: str, partition: int, offset: int) -> None:
-        """Say that `consumer` is done with everything up to and including `offset`."""
-        options = self._options
-        self._call(
-            lambda client: client.store_offset(
-                Consumer.plain(consumer), options.stream, options.topic, partition, offset
-            )
-        )
+    def store_plain(self, consumer: str, partition: int, offset: int | None) -> None:
+        """Say what a plain consumer is done with; None forgets it."""
+        target = (Consumer.plain(consumer), self._options.stream, self._options.topic, partition)
+        self._call(lambda client: move_offset(client, *target, offset))
 
     def _call(self, work: Callable[[Client], T]) -> T:
-        """Run `work`, connecting anew as long as the broker is lost and time is left."""
-        deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
-        pause_s = PAUSE_FIRST_S
-        while True:
-            try:
-                return work(self._client())
-            except ClientError as error:
-                ended = isinstance(error, SessionLostError) and error.code not in _LOGIN
-                if error.code not in _TRANSIENT and not ended:
-                    raise BrokerRefused(self._refusal(error)) from error
-                reason: Exception = error
-            except WireError as error:
-                raise CorruptReply(f"{self._where()}: {error}") from error
-            except OSError as error:
-                reason = error
-            self._drop()
-            if time.monotonic() + pause_s > deadline:
-                waited = f"within {self._options.retry_timeout_ms / 1000:g} s"
-                raise BrokerUnavailable(
-                    f"{self._where()} was not reached {waited}: {reason or type(reason).__name__}"
-                ) from reason
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_LAST_S)
+        return retrying(self._options, lambda: work(self._client()), drop=self._drop)
 
     def _client(self) -> Client:
         client = _clients.get(self._key)
         if client is None:
-            client = self._connect()
+            client = connect(self._options, reuse_memory=True)
             while len(_clients) >= CONNECTIONS_MAX:
                 _clients.pop(next(iter(_clients))).close()
             _clients[self._key] = client
         return client
-
-    def _connect(self) -> Client:
-        username, password = self._options.login.read()
-        failure: OSError | None = None
-        for server in self._options.servers:
-            try:
-                return Client.connect(
-                    server, username, password, timeout_s=CONNECT_TIMEOUT_S, reuse_memory=True
-                )
-            except OSError as error:
-                failure = error
-        assert failure is not None, "options hold at least one server"
-        raise failure
 
     def _drop(self) -> None:
         client = _clients.pop(self._key, None)
         if client is not None:
             client.close()
 
-    def _where(self) -> str:
-        return f"broker {','.join(self._options.servers)}"
 
-    def _refusal(self, error: ClientError) -> str:
-        if error.code in _LOGIN:
-            return f"{self._where()} refuses the login: check username and password"
-        return f"{self._where()} refuses: {error}"
+def connect(options: ReadOptions, *, reuse_memory: bool = False) -> Client:
+    """A new connection to the first server that answers, logged in.
+
+    Raises:
+        ClientError: the login is refused.
+        OSError: none answers.
+    """
+    username, password = options.login.read()
+    failure: OSError | None = None
+    for server in options.servers:
+        try:
+            return Client.connect(
+                server, username, password, timeout_s=CONNECT_TIMEOUT_S, reuse_memory=reuse_memory
+            )
+        except OSError as error:
+            failure = error
+    assert failure is not None, "options hold at least one server"
+    raise failure
+
+
+def move_offset(
+    client: Client, consumer: Consumer, stream: str, topic: str, partition: int, offset: int | None
+) -> None:
+    """Store the last offset that a consumer is done with, or forget that there is one."""
+    if offset is not None:
+        client.store_offset(consumer, stream, topic, partition, offset)
+        return
+    try:
+        client.delete_offset(consumer, stream, topic, partition)
+    except ClientError as error:
+        if error.code != ErrorCode.CONSUMER_OFFSET_NOT_FOUND:
+            raise
+
+
+def incarnation_of(topic: TopicDetails) -> Incarnation:
+    """Which life of a topic this is."""
+    return Incarnation(topic.topic.id, topic.topic.created_at_us)
+
+
+def retrying(options: ReadOptions, attempt: Callable[[], T], *, drop: Callable[[], None]) -> T:
+    """Run `attempt`, after a loss `drop` and run it again, for as long as `retryTimeoutMs` allows.
+
+    Raises:
+        BrokerRefused: the broker said no.
+        BrokerUnavailable: it was lost and did not come back in time.
+        CorruptReply: it spoke nonsense.
+    """
+    deadline = time.monotonic() + options.retry_timeout_ms / 1000
+    pause_s = PAUSE_FIRST_S
+    while True:
+        try:
+            return attempt()
+        except ClientError as error:
+            ended = isinstance(error, SessionLostError) and error.code not in _LOGIN
+            if error.code not in _TRANSIENT and not ended:
+                raise BrokerRefused(_refusal(options, error)) from error
+            reason: Exception = error
+        except WireError as error:
+            raise CorruptReply(f"{_where(options)}: {error}") from error
+        except OSError as error:
+            reason = error
+        drop()
+        if time.monotonic() + pause_s > deadline:
+            waited = f"within {options.retry_timeout_ms / 1000:g} s"
+            raise BrokerUnavailable(
+                f"{_where(options)} was not reached {waited}: {reason or type(reason).__name__}"
+            ) from reason
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, PAUSE_LAST_S)
+
+
+def _where(options: ReadOptions) -> str:
+    return f"broker {','.join(options.servers)}"
+
+
+def _refusal(options: ReadOptions, error: ClientError) -> str:
+    if error.code in _LOGIN:
+        return f"{_where(options)} refuses the login: check username and password"
+    return f"{_where(options)} refuses: {error}"
 
 
 def close_all() -> None:

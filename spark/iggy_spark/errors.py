@@ -13,7 +13,7 @@ from typing import ClassVar
 EXIT_DONE = 0
 EXIT_FAILED = 1  # start me again
 EXIT_CONFIGURATION = 2  # starting again cannot help
-EXIT_FENCED = 3  # another driver holds the checkpoint
+EXIT_FENCED = 3  # another driver holds the checkpoint or the consumer group
 EXIT_DATA_LOSS = 4  # a person must decide
 
 
@@ -74,7 +74,7 @@ class SparkNotStarted(IggySparkError):
 
 
 class Fenced(IggySparkError):
-    """Another job holds the same checkpoint."""
+    """Another job holds the same checkpoint, or another member the same consumer group."""
 
     exit_code = EXIT_FENCED
 

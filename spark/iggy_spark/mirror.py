@@ -1,55 +1,130 @@
-"""Progress shown on the broker: the end of each finished batch, as a plain consumer's offset.
+"""Progress shown on the broker: the end of each finished batch, as the consumer group's offset.
 
-For people, lag and `startingOffsets=committed`; the checkpoint stays the truth.
+For people, lag and `startingOffsets=committed`; the checkpoint stays the truth. Where the broker
+gives no membership, a plain consumer of the same name holds the offsets instead.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from typing import Final
 
 from iggy_spark.connections import Connection
-from iggy_spark.errors import BrokerRefused
+from iggy_spark.errors import BrokerRefused, TopicRecreated
+from iggy_spark.membership import CannotJoin, Membership
 from iggy_spark.offsets import Offsets
+from iggy_spark.options import ReadOptions
+from iggy_wire.primitives import Consumer
+
+REFUSED_AGAIN_S: Final = 10.0  # how long a partition whose offset was refused is left alone
 
 _log = logging.getLogger(__name__)
 
 
 class Mirror:
-    """Stores positions under one consumer name. Within an incarnation they only ever grow."""
+    """Stores positions for one group, as its only member.
 
-    def __init__(self, connection: Connection, consumer: str, *, required: bool) -> None:
-        """`required`: a refusal is an error; otherwise it is logged and tried again next time."""
-        self._connection = connection
-        self._consumer = consumer
-        self._required = required
+    The first position of a partition is stored as it is, since a query that starts from an earlier
+    checkpoint stands there. From then on they only grow within an incarnation.
+    """
+
+    def __init__(self, options: ReadOptions, *, waits: bool = True) -> None:
+        """Opens nothing. `waits` as for `Membership`."""
+        assert options.consumer_group is not None, "checked with the options"
+        self._group = options.consumer_group
+        self._required = options.offset_mirror == "required"
+        self._connection = Connection(options)
+        self._membership = Membership(options, waits=waits)
+        self._is_plain = False
         self._incarnation = ""
-        self._stored: dict[int, int] = {}
+        self._joins = 0
+        self._begun: set[int] = set()  # partitions that this life has stored, or found stored
+        self._known: dict[int, int] = {}  # positions at the broker
+        self._refused_s: dict[int, float] = {}  # when the broker refused
 
-    def store(self, offsets: Offsets) -> None:
-        """Say that everything below `offsets` is done.
+    def join(self, incarnation: str) -> bool:
+        """Be the group's only member. False: the topic is another, as a look at it will show.
 
         Raises:
+            Fenced: somebody else is a member; `Occupied` if this does not wait.
             BrokerRefused: refused, and the mirror is required.
             BrokerUnavailable: not reached within `retryTimeoutMs`.
         """
+        if self._is_plain:
+            return True
+        try:
+            self._membership.join(incarnation)
+        except TopicRecreated:
+            return False
+        except CannotJoin as error:
+            if self._required:
+                raise
+            self._is_plain = True
+            _log.warning("%s; a plain consumer of this name shows the progress", error)
+        return True
+
+    def store(self, offsets: Offsets, *, is_last: bool = False) -> None:
+        """Say that everything below `offsets` is done. `is_last`: also where that was just refused.
+
+        Raises:
+            Fenced, BrokerRefused, BrokerUnavailable: as `join`.
+        """
+        if not self.join(offsets.incarnation):
+            return
         if offsets.incarnation != self._incarnation:
             self._incarnation = offsets.incarnation
-            self._stored = {}
+            self._begun.clear()
+            self._refused_s.clear()
+            self._known.clear()
+        if self._membership.joins != self._joins:
+            self._joins = self._membership.joins
+            self._known.clear()
+        now = time.monotonic()
         for partition, position in offsets.positions.items():
-            try:
-                self._store(partition, position - 1)
-            except BrokerRefused as error:
-                if self._required:
-                    raise
-                _log.warning("offset %d of partition %d: %s", position - 1, partition, error)
+            refused_s = self._refused_s.get(partition)
+            if is_last or refused_s is None or now - refused_s >= REFUSED_AGAIN_S:
+                self._try(partition, position)
 
-    def _store(self, partition: int, last: int) -> None:
-        # Iggy protocol 0.11 stores the last message that is done: "nothing yet" has no number.
-        if last < 0 or self._stored.get(partition, -1) >= last:
+    def close(self) -> None:
+        """Leave the group."""
+        self._membership.close()
+
+    def _try(self, partition: int, position: int) -> None:
+        try:
+            self._move(partition, position)
+        except BrokerRefused as error:
+            if self._required:
+                raise
+            self._refused_s[partition] = time.monotonic()
+            _log.warning("progress in partition %d cannot be stored: %s", partition, error)
+
+    def _move(self, partition: int, position: int) -> None:
+        has_begun = partition in self._begun
+        known = self._known.get(partition)
+        if has_begun and known is not None and known >= position:
             return
-        if partition not in self._stored:
-            before = self._connection.stored(self._consumer, partition)
-            self._stored[partition] = -1 if before is None else before
-        if self._stored[partition] < last:
-            self._connection.store(self._consumer, partition, last)
-            self._stored[partition] = last
+        while True:
+            if known is None:
+                known = self._stored(partition)
+            if known == position or (has_begun and known > position):
+                break
+            if self._write(partition, position):
+                known = position
+                break
+            known = None
+        self._begun.add(partition)
+        self._known[partition] = known
+
+    def _stored(self, partition: int) -> int:
+        kind = Consumer.plain if self._is_plain else Consumer.group
+        last = self._connection.stored_by(kind(self._group), partition)
+        return 0 if last is None else last + 1
+
+    def _write(self, partition: int, position: int) -> bool:
+        # Iggy protocol 0.11 stores the last message that is done: "nothing yet" has no number.
+        last = position - 1 if position else None
+        if self._is_plain:
+            self._connection.store_plain(self._group, partition, last)
+            return True
+        return self._membership.move(partition, last)

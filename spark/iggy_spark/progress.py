@@ -113,7 +113,7 @@ class ProgressListener(StreamingQueryListener):
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing new; the mirror on the broker shows the lag."""
+        """Nothing new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """All events of the query have been handled."""

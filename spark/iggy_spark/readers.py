@@ -109,8 +109,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         self._connection = Connection(options)
         self._mirror: Mirror | None = None
         if options.offset_mirror != "off" and options.consumer_group is not None:
-            required = options.offset_mirror == "required"
-            self._mirror = Mirror(self._connection, options.consumer_group, required=required)
+            self._mirror = Mirror(options)
         self._initial: Offsets | None = None
         self._found: tuple[float, TopicState] | None = None
         self._available_now = False
@@ -154,9 +153,9 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         """End of the next micro-batch. `start` is the end of the last finished one: mirror it."""
         done = Offsets.from_json(start)
         offsets.check_topic(done, self._options.topic_name)
-        if self._mirror is not None:
-            self._mirror.store(done)
         found = self._topic_state()
+        if self._mirror is not None and done.incarnation == str(found.incarnation):
+            self._mirror.store(done)
         if self._available_now:
             # Taken once, so that the run ends however fast producers are.
             self._target = self._target or found
@@ -176,14 +175,23 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         return Offsets(found.name, str(found.incarnation), found.ends).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One task per partition with something to read; asks nobody, so a replay is the same."""
-        ranges = offsets.plan_ranges(Offsets.from_json(start), Offsets.from_json(end))
+        """One task per partition with something to read; a replay gets the same ones."""
+        until = Offsets.from_json(end)
+        if self._mirror is not None:
+            # A replay is the first thing that a restarted query does: another must not be at it.
+            self._mirror.join(until.incarnation)
+        ranges = offsets.plan_ranges(Offsets.from_json(start), until)
         return [RangePartition(wanted) for wanted in ranges]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark calls this one batch late and never for the last one: mirror all the same."""
         if self._mirror is not None:
             self._mirror.store(Offsets.from_json(end))
+
+    def stop(self) -> None:
+        """The query is over: leave the consumer group."""
+        if self._mirror is not None:
+            self._mirror.close()
 
     def _topic_state(self) -> TopicState:
         # Spark asks about 30 times a second when idle; the broker should not pay for that.

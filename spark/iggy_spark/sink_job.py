@@ -1,8 +1,11 @@
 """The sink job: one topic into one sink. `python -m iggy_spark.sink_job --config FILE.json`.
 
 The process is Python and Spark's JVM its child, so that SIGTERM reaches us: the running batch is
-finished, its end mirrored to the broker, exit 0. Every other end has a code of `errors`, one line
+finished, its end told to the broker, exit 0. Every other end has a code of `errors`, one line
 on standard error, and never a secret. Events go to standard output, one JSON line each.
+
+The process is the only member of the consumer group with the sink's name, from before the target is
+first touched to the end. It stores the group's offsets as soon as Spark has committed a batch.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -28,9 +31,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from iggy_spark import connections, errors, job_config, options, session, sink_source
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.connections import Connection
-from iggy_spark.errors import BrokerUnavailable, DataLoss, IggySparkError, SinkError
+from iggy_spark.errors import BrokerUnavailable, DataLoss, Fenced, IggySparkError, SinkError
 from iggy_spark.job_config import JobConfig
-from iggy_spark.mirror import Mirror
+from iggy_spark.job_mirror import JobMirror
 from iggy_spark.offsets import EARLIEST, LATEST, TopicState
 from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
 from iggy_spark.sinks import registry
@@ -103,6 +106,16 @@ def _written(fields: dict[str, object]) -> Written:
     return Written(**{**fields, "preview": tuple(fields["preview"])})  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run has found before Spark starts."""
+
+    checkpoint: Checkpoint
+    mirror: JobMirror
+    found: TopicState
+    covered: Mapping[int, Spans]
+
+
 class Job:
     """One run from start to end."""
 
@@ -144,52 +157,51 @@ class Job:
             checkpoint.check_incarnation(incarnation, restart=restart)
             self._sink.check()
             checkpoint.remember(self._config)
-            covered = self._sink.prepare(incarnation)
-            if not self._stop.asked:
-                self._with_spark(checkpoint, found, covered)
-            self._finish(checkpoint, incarnation)
+            mirror = JobMirror(
+                self._options, checkpoint, incarnation, should_stop=lambda: self._stop.asked
+            )
+            with closing(mirror):
+                if mirror.join(contact_s=CONTACT_MS / 1000):
+                    covered = self._sink.prepare(incarnation)
+                    self._with_spark(Run(checkpoint, mirror, found, covered))
+                self._finish(checkpoint, mirror, incarnation)
         finally:
             self._sink.close()
             connections.close_all()
             checkpoint.close()
 
-    def _with_spark(
-        self, checkpoint: Checkpoint, found: TopicState, covered: Mapping[int, Spans]
-    ) -> None:
+    def _with_spark(self, run: Run) -> None:
+        if self._stop.asked:
+            return
         driver = self._config.sink.spark.driver
         with self._running(
             f"iggy-sink-{self._config.name}",
             cores=driver.cores,
             memory=driver.memory,
-            logs=checkpoint.logs,
+            logs=run.checkpoint.logs,
             conf=self._config.sink.spark.conf,
         ) as spark:
             self._stop.install()
             if not self._stop.asked:
-                self._query(spark, checkpoint, found, covered)
+                self._query(spark, run)
 
-    def _query(
-        self,
-        spark: SparkSession,
-        checkpoint: Checkpoint,
-        found: TopicState,
-        covered: Mapping[int, Spans],
-    ) -> None:
+    def _query(self, spark: SparkSession, run: Run) -> None:
         listener = ProgressListener(self._reporter)
         spark.streams.addListener(listener)
         spark.dataSource.register(sink_source.SinkSource)
         writer = BatchWriter(self._sink, listener, self._stop)
-        incarnation = str(found.incarnation)
-        done = checkpoint.committed(incarnation)
-        self._raw["stateLocation"] = str(checkpoint.state(incarnation))
-        self._raw["startingOffsets"] = self._starting_offsets(found, covered)
+        incarnation, covered = str(run.found.incarnation), run.covered
+        done = run.checkpoint.committed(incarnation)
+        self._raw["stateLocation"] = str(run.checkpoint.state(incarnation))
+        self._raw["startingOffsets"] = self._starting_offsets(run.found, covered)
+        self._raw["offsetMirror"] = "off"  # the source's helper would be a second member
         frame = (
             spark.readStream.format(sink_source.FORMAT)
             .options(**self._raw, **sink_source.own_options(self._config, covered))
             .load()
         )
         trigger = frame.writeStream.queryName(self._config.name).foreachBatch(writer)
-        trigger = trigger.option("checkpointLocation", str(checkpoint.spark(incarnation)))
+        trigger = trigger.option("checkpointLocation", str(run.checkpoint.spark(incarnation)))
         if self._config.available_now:
             trigger = trigger.trigger(availableNow=True)
         else:
@@ -202,7 +214,7 @@ class Job:
             committed=as_text_keys(done.positions if done else {}),
         )
         try:
-            self._watch(query, writer, checkpoint.spark(incarnation))
+            self._watch(query, writer, run)
         finally:
             listener.ended.wait(LISTENER_WAIT_S)
             spark.streams.removeListener(listener)
@@ -238,13 +250,18 @@ class Job:
                 "messages get old offsets and would be taken for written ones"
             )
 
-    def _watch(self, query: StreamingQuery, writer: BatchWriter, spark_folder: Path) -> None:
+    def _watch(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
         """Wait for the query's end, and end it between two batches when asked to."""
         while query.isActive:
             if self._stop.asked and not writer.running:
-                self._wait_for_commit(query, writer, spark_folder)
+                self._wait_for_commit(query, writer, run)
                 query.stop()
                 return
+            try:
+                run.mirror.tell(writer.last_batch)
+            except IggySparkError:
+                query.stop()
+                raise
             time.sleep(LOOK_S)
         failure = query.exception()
         if failure is None or writer.refused:
@@ -256,33 +273,31 @@ class Job:
             "folder logs"
         )
 
-    def _wait_for_commit(
-        self, query: StreamingQuery, writer: BatchWriter, spark_folder: Path
-    ) -> None:
+    def _wait_for_commit(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
         """Let Spark write down the batch that is in the target; without it the batch is repeated,
         which changes nothing but takes time.
         """
         if writer.last_batch is None:
             return
-        commit = spark_folder / "commits" / str(writer.last_batch)
+        incarnation = str(run.found.incarnation)
         deadline = time.monotonic() + COMMIT_WAIT_S
-        while query.isActive and not commit.exists() and time.monotonic() < deadline:
+        while query.isActive and time.monotonic() < deadline:
+            if run.checkpoint.has_committed(incarnation, writer.last_batch):
+                return
             time.sleep(LOOK_S)
 
-    def _finish(self, checkpoint: Checkpoint, incarnation: str) -> None:
-        """Mirror the last batch: Spark asks for no further offsets after it."""
-        connection = Connection(self._impatient)
+    def _finish(self, checkpoint: Checkpoint, mirror: JobMirror, incarnation: str) -> None:
+        """Tell the broker and whoever started us how far it went."""
         done = checkpoint.committed(incarnation)
         positions = dict(done.positions) if done else {}
         ends: Mapping[int, int] | None = None
         try:
-            if done is not None:
-                Mirror(connection, self._config.name, required=True).store(done)
-            ends = connection.topic_state().ends
-        except BrokerUnavailable:
+            mirror.finish(contact_s=CONTACT_MS / 1000)
+            ends = Connection(self._impatient).topic_state().ends
+        except (BrokerUnavailable, Fenced):
             if not self._stop.asked:
                 raise
-            # Broker and job are being stopped together: the next start mirrors in its first batch.
+            # Broker and job are being stopped together: the next start tells it first of all.
         self._reporter.event(
             "stopped",
             reason="signal" if self._stop.asked else "finished",

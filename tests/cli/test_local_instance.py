@@ -15,7 +15,7 @@ import pytest
 
 from iggy_client.client import Client, Message
 from iggy_operator.documents import DocumentErrors
-from iggy_wire.primitives import Partitioning
+from iggy_wire.primitives import Consumer, Partitioning
 from iggykube.errors import BrokerDied, LocalError, Stopped
 from iggykube.local import LocalInstance, Ports, Snapshot, load_resources
 from iggykube.local import instance as local_instance
@@ -102,6 +102,9 @@ def test_a_sink_runs_is_counted_and_stops_in_order(tmp_path: Path) -> None:
         with Client.connect(running.address, running.username, running.password) as client:
             batch = [Message(b"x") for _ in range(7)]
             client.send("shop", "orders", Partitioning.partition(0), batch)
+            client.create_group("shop", "orders", "orders.lake")
+            client.join_group("shop", "orders", "orders.lake")  # in the place of the job
+            client.store_offset(Consumer.group("orders.lake"), "shop", "orders", 0, 6)
             snapshot = step_until(
                 running,
                 lambda now: now.sink("orders.lake").committed == 7 and bool(now.sinks[0].rows),

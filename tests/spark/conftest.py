@@ -15,7 +15,7 @@ from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client
 from iggy_spark import connections, session
 from iggy_wire.batch import Message
-from iggy_wire.primitives import Partitioning
+from iggy_wire.primitives import Consumer, Partitioning
 
 _numbers = itertools.count()
 
@@ -62,9 +62,15 @@ class Topic:
             ]
             self.client.send(self.stream, self.name, Partitioning.partition(partition), messages)
 
-    def stored(self, consumer: str, partition: int) -> int | None:
-        found = self.client.get_offset(consumer, self.stream, self.name, partition)
+    def stored(self, group: str, partition: int) -> int | None:
+        """The last offset that a consumer group is done with."""
+        whose = Consumer.group(group)
+        found = self.client.get_offset(whose, self.stream, self.name, partition)
         return None if found is None else found.stored_offset
+
+    def members(self, group: str) -> int:
+        found = self.client.get_group(self.stream, self.name, group)
+        return 0 if found is None else found.group.members_count
 
     def recreate(self, partitions: int) -> None:
         self.client.delete_topic(self.stream, self.name)

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from iggy_spark import errors, options, readers
 from iggy_spark.errors import DataLoss, TopicRecreated
 from iggy_spark.offsets import Offsets
+from iggy_wire.primitives import Consumer
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -222,7 +223,10 @@ def test_a_moving_start_is_written_down_before_it_is_used(topic: "Topic", state:
 
 def test_a_start_at_the_stored_offset(topic: "Topic", state: str) -> None:
     topic.send(0, payloads(0, 9))
-    topic.client.store_offset("g", topic.stream, topic.name, 0, 3)
+    topic.client.create_group(topic.stream, topic.name, "g")
+    topic.client.join_group(topic.stream, topic.name, "g")
+    topic.client.store_offset(Consumer.group("g"), topic.stream, topic.name, 0, 3)
+    topic.client.leave_group(topic.stream, topic.name, "g")
 
     source = reader(topic, startingOffsets="committed", consumerGroup="g", stateLocation=state)
 
@@ -243,22 +247,6 @@ def test_the_limit_is_obeyed_and_available_now_ends(topic: "Topic") -> None:
 
     assert (positions(half), positions(whole)) == ({0: 45, 1: 5}, {0: 90, 1: 10})
     assert source.latestOffset(whole, ReadMaxRows(50)) == whole
-
-
-def test_the_mirror_holds_what_is_done_and_never_goes_back(topic: "Topic") -> None:
-    topic.send(0, payloads(0, 10))
-    source = reader(topic, consumerGroup="g", offsetMirror="required")
-    start = source.initialOffset()
-
-    end = source.latestOffset(start, ReadAllAvailable())
-    assert topic.stored("g", 0) is None
-    source.latestOffset(end, ReadAllAvailable())
-    assert topic.stored("g", 0) == 9
-
-    fresh = reader(topic, consumerGroup="g")
-    fresh.latestOffset(start, ReadMaxRows(4))
-    fresh.commit(fresh.latestOffset(start, ReadMaxRows(4)))
-    assert topic.stored("g", 0) == 9
 
 
 def test_a_recreated_topic_stops_or_restarts_the_stream(topic: "Topic") -> None:

@@ -252,7 +252,7 @@ class LocalInstance:
             yield StreamRow(stream.stream_name, rows)
 
     def _sink_row(self, sink: SinkProcess) -> SinkRow:
-        progress = self._numbers.progress(sink.plan, sink.committed)
+        progress = self._numbers.progress(sink.plan)
         return SinkRow(
             name=sink.plan.name,
             type=sink.plan.sink.type,

@@ -1,12 +1,12 @@
 """How far topics and sinks are, asked of the broker at a bounded cost."""
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from iggy_client.client import Client
 from iggy_client.errors import ClientError, LinkError
+from iggy_wire.primitives import Consumer
 from iggy_wire.replies import PartitionInfo, TopicDetails
 from iggykube.local.plan import LocalPlan, SinkPlan, TopicPlan
 
@@ -61,8 +61,9 @@ class Numbers:
             return
         for sink in item.sinks:
             stored = {}
+            group = Consumer.group(sink.name)  # the job is its only member
             for partition in details.partitions:
-                offset = client.get_offset(sink.name, stream, topic, partition.id)
+                offset = client.get_offset(group, stream, topic, partition.id)
                 if offset is not None:
                     stored[partition.id] = offset.stored_offset + 1
             self._stored[sink.name] = stored
@@ -86,18 +87,12 @@ class Numbers:
         details = self._details(item)
         return details.topic.size_bytes if details else 0
 
-    def progress(self, sink: SinkPlan, reported: Mapping[int, int]) -> Progress:
-        """The further of what the sink stored at the broker and what its job `reported`.
-
-        Both are next offsets by partition: everything below is done.
-        """
+    def progress(self, sink: SinkPlan) -> Progress:
+        """What the sink's consumer group has stored at the broker, against the ends."""
         details = self._topics.get((sink.stream_name, sink.topic_name))
         ends = {} if details is None else {part.id: _end(part) for part in details.partitions}
         stored = self._stored.get(sink.name, {})
-        done = {
-            partition: min(end, max(stored.get(partition, 0), reported.get(partition, 0)))
-            for partition, end in ends.items()
-        }
+        done = {partition: min(end, stored.get(partition, 0)) for partition, end in ends.items()}
         committed, end = sum(done.values()), sum(ends.values())
         return Progress(committed, end, end - committed)
 

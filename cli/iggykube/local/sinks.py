@@ -24,7 +24,6 @@ class Event(msgspec.Struct, frozen=True):
 
     event: str
     batch: int | None = None
-    committed: dict[str, int] = {}
     rejected: int = 0
     reason: str = ""
     row: msgspec.Raw = msgspec.Raw()
@@ -38,7 +37,6 @@ class SinkProcess:
         self.plan = plan
         self.state = SinkState.SUSPENDED if plan.sink.is_suspended else SinkState.STOPPED
         self.batch: int | None = None
-        self.committed: dict[int, int] = {}
         self.rejected = 0
         self.rows: deque[str] = deque(maxlen=ROWS_MAX)
         self.restarts = 0
@@ -122,7 +120,6 @@ class SinkProcess:
         self.rejected += event.rejected
         if event.batch is not None:
             self.batch = event.batch
-        self.committed |= {int(partition): end for partition, end in event.committed.items()}
         if event.event in ("started", "progress"):
             self.state, self.reason = SinkState.RUNNING, ""
 
