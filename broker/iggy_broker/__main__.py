@@ -1,7 +1,7 @@
 """`iggy-broker [--config FILE]`: read the configuration, run the supervisor.
 
-Exit codes: 0 stopped as asked, 1 cannot start (the reason is on standard error), 2 wrong arguments
-or configuration, 70 a shard failed.
+Exit codes: 0 stopped as asked, 1 cannot start (the reason is the last line of the log), 2 wrong
+arguments or configuration, 70 a shard failed.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logger.warning("! %s", warning)
     # Imported late, so that --help and wrong settings answer at once.
     try:
+        from iggy_broker.storage.explain import explain
         from iggy_broker.supervisor import CANNOT_START, supervise
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("iggy"):
@@ -53,10 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _explain(missing, EXIT_CANNOT_START)
     try:
         return supervise(loaded.config)
-    except OSError as error:
-        return _explain(_named(error, loaded.config.system.path), EXIT_CANNOT_START)
     except CANNOT_START as error:
-        return _explain(error, EXIT_CANNOT_START)
+        logger.critical("! cannot start: %s", explain(error, str(loaded.config.system.path)))
+        return EXIT_CANNOT_START
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,12 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"iggy-broker {__version__}")
     return parser
-
-
-def _named(error: OSError, root: Path) -> Exception:
-    """What the system refused, where, and the setting that decides it."""
-    where = error.filename or root
-    return OSError(f"{where}: {error.strerror or error}; the data directory is system.path, {root}")
 
 
 def _explain(error: Exception, code: int) -> int:

@@ -35,6 +35,7 @@ from iggy_broker.net.pulse import ClockWatch, watch_loop
 from iggy_broker.partition_host import OwnedPartitions
 from iggy_broker.storage.cutting import DecisionKind
 from iggy_broker.storage.disk import StorageFailed
+from iggy_broker.storage.explain import explain
 from iggy_broker.storage.partition import StorageParts
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.syncer import Syncer, run_saver
@@ -97,7 +98,12 @@ class Shard:
         self._around.watch(
             self._plan.lifeline, on_stop=self._stop.set, on_orphaned=self._on_supervisor_lost
         )
-        edge = await self._build()
+        try:
+            edge = await self._build()
+        except OSError as error:
+            why = explain(error, str(self._plan.config.system.path))
+            logger.critical("! shard %d cannot start: %s", self._plan.shard_id, why)
+            return EXIT_FAILED
         self._counters.ready = 1
         self._counters.publish()
         await self._stop.wait()

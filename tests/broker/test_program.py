@@ -1,5 +1,6 @@
 """`iggy-broker` where it cannot start: one line that names what and where, and an exit code."""
 
+import json
 import os
 import subprocess
 import sys
@@ -26,8 +27,11 @@ def test_a_data_directory_that_cannot_be_made_is_named_with_its_setting(tmp_path
     broker = ended(tmp_path, IGGY_SYSTEM_PATH=str(root))
 
     assert broker.returncode == 1
-    assert broker.stderr == (
-        f"iggy-broker: {root}: Not a directory; the data directory is system.path, {root}\n"
+    record = json.loads(broker.stderr)
+    assert record["level"] == "critical"
+    assert record["message"] == (
+        f"! cannot start: {root}: Not a directory: a folder must be there,"
+        f" or name another data directory; system.path is {root}"
     )
 
 

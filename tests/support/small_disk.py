@@ -7,7 +7,9 @@ skipped.
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +19,9 @@ from pathlib import Path
 import pytest
 
 from broker_process import START_S, BrokerProcess
+
+BLOCK_BYTES = 4096
+NAMES_MAX = 2000  # files and folders of a small disk
 
 _NAMESPACE = ["-m"] if os.geteuid() == 0 else ["-U", "-r", "-m"]
 _ENTER = ["-m"] if os.geteuid() == 0 else ["-U", "-m", "--preserve-credentials"]
@@ -31,7 +36,7 @@ class SmallDisk:
         self.outside = Path(f"/proc/{holder.pid}/root{inside}")
         self.enter = ["nsenter", f"--target={holder.pid}", *_ENTER, "--"]
         self._ballast = self.outside / "ballast"
-        self._open: int | None = None
+        self._names = self.outside / "names"
 
     def run(self, *command: str) -> None:
         subprocess.run([*self.enter, *command], check=True, capture_output=True)
@@ -44,19 +49,36 @@ class SmallDisk:
     def fill(self, *, leave_bytes: int = 0) -> None:
         """Take all room but so much."""
         with self._ballast.open("ab") as file:
-            size_bytes = file.tell() + self.free_bytes - leave_bytes
-            os.posix_fallocate(file.fileno(), 0, max(size_bytes, 1))
+            step_bytes = BLOCK_BYTES << 10
+            while self.free_bytes - leave_bytes >= BLOCK_BYTES:
+                step_bytes = max(min(step_bytes, self.free_bytes - leave_bytes), BLOCK_BYTES)
+                try:
+                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), step_bytes)
+                except OSError as error:  # the broker was quicker
+                    assert error.errno == errno.ENOSPC
+                    step_bytes //= 2
+
+    def fill_names(self, *, leave: int = 0) -> None:
+        """Make files until only so many more can be made: there is room then, but not for them."""
+        self._names.mkdir()
+        try:
+            for number in range(NAMES_MAX):
+                (self._names / str(number)).touch()
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+        for file in sorted(self._names.iterdir())[:leave]:
+            file.unlink()
 
     def free(self) -> None:
-        """Give back what `fill` took."""
+        """Give back what was taken."""
         self._ballast.unlink(missing_ok=True)
+        shutil.rmtree(self._names, ignore_errors=True)
 
 
 @contextmanager
-def small_disk(folder: Path, *, size: str = "64m", options: str = "") -> Iterator[SmallDisk]:
-    """A tmpfs of that size at `folder`/disk, or a skipped test."""
-    mount = f"mount -t tmpfs -o size={size}{options} none"
-    with mounted(folder, mount) as disk:
+def small_disk(folder: Path) -> Iterator[SmallDisk]:
+    """A tmpfs of 64 MiB at `folder`/disk, or a skipped test."""
+    with mounted(folder, f"mount -t tmpfs -o size=64m,nr_inodes={NAMES_MAX} none") as disk:
         yield disk
 
 

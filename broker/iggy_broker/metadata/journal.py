@@ -33,6 +33,7 @@ from iggy_broker.metadata.changes import Entry, decode_entries, encode_entries
 from iggy_broker.metadata.memberships import Memberships
 from iggy_broker.metadata.model import State
 from iggy_broker.storage.disk import Disk, File, StorageFailed, may_pass
+from iggy_broker.storage.explain import remedy
 from iggy_wire.kernel import xxh3_64
 
 T = TypeVar("T")
@@ -158,18 +159,21 @@ class Journal:
             # Part of it may be there. A later, shorter record must not have its rest behind it.
             self._cut_is_due = True
             self._cut_back()
-            raise JournalFull(f"{self._path}: {error.strerror}") from error
+            raise self._full(error) from error
         if not self._entries_count:
             self._oldest_us = entries[0].at_us
         self._size_bytes += len(record)
         self._entries_count += len(entries)
+
+    def _full(self, error: OSError) -> JournalFull:
+        return JournalFull(f"{self._path}: {error.strerror}: {remedy(error)}")
 
     def _cut_back(self) -> None:
         try:
             self._file.truncate(self._size_bytes)
         except OSError as error:
             if may_pass(error):  # a read-only disk: the next record tries again first
-                raise JournalFull(f"{self._path}: {error.strerror}") from error
+                raise self._full(error) from error
             raise StorageFailed(f"{self._path}: cannot cut a failed write: {error}") from error
         self._cut_is_due = False
 
