@@ -77,13 +77,14 @@ COMMANDS: Final[dict[int, Row]] = {
 
 
 def _description(known: topic_options.Known, default: Option) -> bytes:
-    """Name, kind of the value, default behind its length, text."""
+    """Name, kind of the value, default behind its length, text: it says what has no field."""
+    doc = f"{known.doc} Can be changed." if known.updatable else known.doc
     return (
         name_bytes(known.key, "option key")
         + u8_bytes(known.kind, "value kind")
         + u32_bytes(len(default.value), "default length")
         + default.value
-        + text32_bytes(known.doc, "description")
+        + text32_bytes(doc, "description")
     )
 
 
