@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from iggy_client.client import Client
 from iggy_wire.batch import Message, build
+from iggy_wire.codes import is_result_framed
 from iggy_wire.header import EvictionHeader, EvictionReason
 from iggy_wire.primitives import Identifier, Partitioning
 from iggy_wire.request_base import Request
@@ -31,7 +32,7 @@ def outcome(header: Header, body: bytes) -> Outcome:
     if header.status:
         assert body == b"", "a refusal by status has no body"
         return Outcome("status", header.status)
-    if header.operation < 64:
+    if not is_result_framed(header.operation, len(body)):
         return Outcome("status", 0)
     code, rest = split_result(body)
     assert not code or not rest
