@@ -94,6 +94,15 @@ def left(assignment: Assignment, session: int, partitions_count: int) -> Assignm
     return _dealt(assignment.generation + 1, members, partitions_count)
 
 
+def renamed(assignment: Assignment, before: int, after: int) -> Assignment:
+    """With another session in the place of a member; who owns what stays."""
+    members = tuple(
+        replace(member, session=after) if member.session == before else member
+        for member in assignment.members
+    )
+    return replace(assignment, members=members)
+
+
 def joined(
     assignment: Assignment,
     session: int,

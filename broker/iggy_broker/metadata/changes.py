@@ -156,6 +156,13 @@ class EndSession(Volatile, frozen=True, tag="end_session"):
     session: int
 
 
+class MoveSession(Volatile, frozen=True, tag="move_session"):
+    """A client logged in again with its id: its new session is a member where the old one was."""
+
+    before: int
+    after: int
+
+
 class CompleteHandover(Volatile, frozen=True, tag="complete_handover"):
     """A partition goes to the member that waits for it; nothing if that is settled already."""
 
@@ -192,6 +199,7 @@ AnyChange = (
     | JoinGroup
     | LeaveGroup
     | EndSession
+    | MoveSession
     | CompleteHandover
 )
 

@@ -139,12 +139,25 @@ def _end_session(state: State, change: changes.EndSession) -> tuple[State, tuple
     return _put_all(state, changed), tuple(changed)
 
 
+def _move_session(
+    state: State, change: changes.MoveSession
+) -> tuple[State, tuple[GroupPlace, ...]]:
+    """What the old session was handed counts no more: partitions that wait for it need not."""
+    changed = {
+        place: rules.renamed(state.memberships.of_group(place), change.before, change.after)
+        for place in state.memberships.of_session(change.before)
+    }
+    return _put_all(state, changed), tuple(changed)
+
+
 def apply_member_change(
     state: State, at_us: int, change: changes.Volatile
 ) -> tuple[State, tuple[GroupPlace, ...]]:
     """The new state, and the groups that it is about. Reject as the handlers answer it."""
     if isinstance(change, changes.EndSession):
         return _end_session(state, change)
+    if isinstance(change, changes.MoveSession):
+        return _move_session(state, change)
     changed, place = _CHANGES[type(change)](state, at_us, change)
     return changed, () if changed is state else (place,)
 

@@ -131,12 +131,17 @@ async def _bind_alone(
         raise Refused(EvictionReason.INVALID_CREDENTIALS)
     if taken.session:
         number = edge.session_number(above=taken.session)
-    if connection.is_connected:
-        edge.bind(connection, client, user, number)
-        connection.session.memory = ReplyMemory(taken.highest, taken.replies)
+    if not connection.is_connected:
+        if taken.session:
+            edge.on_session_ended(taken.session)
+        return number
+    edge.bind(connection, client, user, number)
+    memory = connection.session.memory = ReplyMemory(taken.highest, taken.replies)
     if taken.session:
         # Bound before this pause: who logs in or is deleted meanwhile finds the session.
+        memory.serving = True
         await edge.on_session_moved(taken.session, number)
+        memory.settle()
     return number
 
 

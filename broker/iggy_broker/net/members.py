@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from iggy_broker.errors import Reject
-from iggy_broker.metadata.changes import CompleteHandover, EndSession, Result
+from iggy_broker.metadata.changes import CompleteHandover, EndSession, MoveSession, Result
 
 if TYPE_CHECKING:
     from iggy_broker.metadata.assignment import Handover
@@ -29,13 +29,16 @@ TIMEOUT_STEPS: Final = 5  # looks per rebalancing timeout, but at least one a se
 class Members:
     """What this shard does for groups besides serving requests."""
 
-    __slots__ = ("_completing", "_ending", "_is_closed", "_joining", "_replica", "_tasks")
+    __slots__ = (
+        "_completing", "_ending", "_is_closed", "_joining", "_moving", "_replica", "_tasks",
+    )  # fmt: skip
 
     def __init__(self, replica: Replica) -> None:
         """Runs in the loop of the shard; holds a task for each session that is just ending."""
         self._replica = replica
         self._joining: Counter[int] = Counter()  # sessions with a join on its way
         self._ending: dict[int, asyncio.Task[None]] = {}
+        self._moving: dict[int, asyncio.Task[None]] = {}  # by the new session
         self._completing: set[CompleteHandover] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -52,9 +55,13 @@ class Members:
 
     def end_session(self, session: int) -> None:
         """The session is over: it leaves all its groups, on every shard a moment later."""
-        is_member = session in self._joining or self._replica.state.memberships.of_session(session)
+        is_member = (
+            session in self._joining
+            or session in self._moving
+            or self._replica.state.memberships.of_session(session)
+        )
         if is_member and session not in self._ending and not self._is_closed:
-            task = self._ending[session] = self._start(self._insist(EndSession(session)))
+            task = self._ending[session] = self._start(self._leave_all(session))
             task.add_done_callback(lambda done: self._ending.pop(session, None))
 
     async def session_ended(self, session: int) -> None:
@@ -64,10 +71,12 @@ class Members:
             await asyncio.wait([task])
 
     async def move_session(self, before: int, after: int) -> None:
-        """A client logged in again: its new session is in no group until it joins."""
-        del after
-        self.end_session(before)
-        await self.session_ended(before)
+        """A client logged in again with its id: the new session is where the old one was."""
+        if not self._replica.state.memberships.of_session(before) or self._is_closed:
+            return
+        task = self._moving[after] = self._start(self._insist(MoveSession(before, after)))
+        task.add_done_callback(lambda done: self._moving.pop(after, None))
+        await asyncio.wait([task])
 
     def release(self, place: GroupPlace, waiting: Handover) -> None:
         """Nothing is in flight to the owner: the partition need not wait any more."""
@@ -109,7 +118,13 @@ class Members:
         for task in self._tasks:
             task.cancel()
 
-    async def _insist(self, change: EndSession | CompleteHandover) -> None:
+    async def _leave_all(self, session: int) -> None:
+        moving = self._moving.get(session)
+        if moving is not None:
+            await asyncio.wait([moving])
+        await self._insist(EndSession(session))
+
+    async def _insist(self, change: EndSession | MoveSession | CompleteHandover) -> None:
         while True:
             try:
                 await self._replica.submit(change)

@@ -46,7 +46,7 @@ class ReplyMemory:
         """Nothing seen yet, unless it comes from elsewhere."""
         self.highest = highest
         self.replies = replies or {}  # request → (checksum, reply), oldest first
-        self.serving = 0  # the request that is being served: a connection has one at a time
+        self.serving = False  # a change, of which a connection has one at a time, or its login
         self._settled: asyncio.Event | None = None  # made when somebody waits; sessions are many
 
     def recall(self, header: RequestHeader) -> bytes | ErrorCode | None:
@@ -64,20 +64,24 @@ class ReplyMemory:
     def begin(self, request: int) -> None:
         """A new request is being served."""
         self.highest = max(self.highest, request)
-        self.serving = request
+        self.serving = True
 
     def keep(self, request: int, checksum: bytes, reply: bytes) -> None:
         """The reply to a request that is served, for its retries; the oldest is forgotten."""
         self.highest = max(self.highest, request)
-        self.serving = 0
         self.replies[request] = (checksum, reply)
         while len(self.replies) > REPLIES_KEPT:
             del self.replies[next(iter(self.replies))]
+        self.settle()
+
+    def settle(self) -> None:
+        """Nothing is being served any more."""
+        self.serving = False
         if self._settled is not None:
             self._settled.set()
 
     async def settled(self) -> None:
-        """Return when the request that is being served has its reply. For one who takes over."""
+        """Return when nothing is being served. For one who takes over."""
         if self.serving:
             self._settled = asyncio.Event()
             await self._settled.wait()

@@ -147,6 +147,7 @@ def test_clients_change_only_what_a_row_is_for() -> None:
     assert own == {
         changes.CreateRoot,
         changes.EndSession,
+        changes.MoveSession,
         changes.CompleteHandover,
         changes.SettleDefaults,
         user_changes.DropExpiredTokens,

@@ -31,16 +31,18 @@ class Metadata:
             self._apply(change)
         self.refusals = refusals
         self.slow: asyncio.Event | None = None
+        self.turn = asyncio.Lock()
 
     async def submit(self, change: AnyChange, *, caller: Caller = BROKER) -> Result:
         del caller
-        if self.slow is not None and isinstance(change, changes.JoinGroup):
-            await self.slow.wait()
-        await asyncio.sleep(0)
-        if self.refusals:
-            self.refusals -= 1
-            raise Deny(ErrorCode.TRANSIENT_NOT_ACCEPTED, "too many changes wait")
-        return self._apply(change)
+        async with self.turn:  # changes keep the order in which they were submitted
+            if self.slow is not None:
+                await self.slow.wait()
+            await asyncio.sleep(0)
+            if self.refusals:
+                self.refusals -= 1
+                raise Deny(ErrorCode.TRANSIENT_NOT_ACCEPTED, "too many changes wait")
+            return self._apply(change)
 
     def _apply(self, change: AnyChange) -> Result:
         op = self.state.op + (not isinstance(change, Volatile))
@@ -99,8 +101,33 @@ def test_a_session_that_ends_while_it_joins_does_not_stay() -> None:
         members.end_session(7)  # not a member yet, but soon
         metadata.slow.set()
         await joining
-        members.end_session(7)  # as the handler does when it finds the session gone
         await members.session_ended(7)
+        assert metadata.sessions == []
+
+    with_members(work)
+
+
+def test_a_session_that_goes_on_as_another_one_takes_its_place() -> None:
+    async def work(metadata: Metadata, members: Members) -> None:
+        await members.move_session(6, 7)  # is in no group
+        assert not members._tasks
+        await members.join(join(7), BROKER)
+        metadata.refusals = 2
+        await members.move_session(7, 8)
+        assert metadata.sessions == [8]
+
+    with_members(work)
+
+
+def test_a_session_that_ends_before_it_has_its_place_does_not_stay() -> None:
+    async def work(metadata: Metadata, members: Members) -> None:
+        await members.join(join(7), BROKER)
+        metadata.refusals = 1  # the move is tried twice, and the end must not come in between
+        moving = asyncio.ensure_future(members.move_session(7, 8))
+        await asyncio.sleep(0)
+        members.end_session(8)
+        await moving
+        await members.session_ended(8)
         assert metadata.sessions == []
 
     with_members(work)

@@ -57,11 +57,8 @@ async def join_group(context: Context, request: requests.JoinConsumerGroup) -> A
     """The calling session becomes a member; joining twice changes nothing."""
     caller = context.caller  # refuses a session that has ended: it would never leave
     target = (request.stream.value, request.topic.value, request.group.value)
-    number = context.session.number
-    change = changes.JoinGroup(*target, session=number)
+    change = changes.JoinGroup(*target, session=context.session.number)
     result = await context.services.members.join(change, caller)
-    if context.session.number != number:  # it ended meanwhile, here or on another shard
-        context.services.members.end_session(number)
     return Answer(op=result.op, timestamp_us=result.at_us)
 
 
