@@ -10,7 +10,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the broker; the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        loaded = load(options.config, os.environ)
+        loaded = load(options.config, _environment(default_root=options.default_root))
     except ConfigError as error:
         return _explain(error, EXIT_USAGE)
     if options.show_config:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         missing = RuntimeError(f"the Python package {error.name} is missing: {fix}")
         return _explain(missing, EXIT_CANNOT_START)
     try:
-        return supervise(loaded.config)
+        return supervise(loaded.config, fresh=options.fresh)
     except CANNOT_START as error:
         logger.critical("! cannot start: %s", explain(error, str(loaded.config.system.path)))
         return EXIT_CANNOT_START
@@ -70,8 +70,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--show-config", action="store_true", help="print the settings in force and exit"
     )
+    parser.add_argument("-f", "--fresh", action="store_true", help="empty the data directory first")
+    parser.add_argument(
+        "--with-default-root-credentials",
+        dest="default_root",
+        action="store_true",
+        help="iggy and iggy, where IGGY_ROOT_USERNAME or IGGY_ROOT_PASSWORD is missing",
+    )
     parser.add_argument("--version", action="version", version=f"iggy-broker {__version__}")
     return parser
+
+
+def _environment(*, default_root: bool) -> Mapping[str, str]:
+    """The variables, with root's if they are missing and that is wanted."""
+    if not default_root:
+        return os.environ
+    names = ("IGGY_ROOT_USERNAME", "IGGY_ROOT_PASSWORD")
+    return {**os.environ, **{name: os.environ.get(name) or "iggy" for name in names}}
 
 
 def _explain(error: Exception, code: int) -> int:

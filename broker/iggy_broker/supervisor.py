@@ -35,7 +35,11 @@ from iggy_broker.metrics import SharedCounters
 from iggy_broker.net.listener import ListenError, bind_all
 from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard
 from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
-from iggy_broker.storage.format_version import FormatVersionError, check_format
+from iggy_broker.storage.format_version import (
+    FormatVersionError,
+    check_format,
+    empty_directory,
+)
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.removal import remove_leftovers
@@ -66,13 +70,15 @@ class _Broker:
     shards: dict[int, int]  # process → shard
 
 
-def supervise(config: Config) -> int:
-    """Run a broker until it is stopped; the exit code.
+def supervise(config: Config, *, fresh: bool = False) -> int:
+    """Run a broker until it is stopped; the exit code. `fresh`: empty the data directory first.
 
     Raises one of CANNOT_START, with the reason and the fix in its text.
     """
     return_large_blocks()
     lock = _lock(config.system.path)
+    if fresh:
+        empty_directory(RealDisk(), str(config.system.path))
     current_config_path(config.system.path).unlink(missing_ok=True)
     state, log = recover(config, RealDisk(), SystemClock())
     shards_count = config.shards_count(usable_cores())

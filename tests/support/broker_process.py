@@ -40,6 +40,7 @@ class BrokerProcess:
         self.settings = dict(settings or {})
         self.monitoring = monitoring
         self.wrapper: list[str] = []  # a command that runs the broker in its own place
+        self.arguments: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
         self.tcp_port = 0
         self.monitoring_port = 0
@@ -90,7 +91,7 @@ class BrokerProcess:
         """Start, and return at once."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, sys.executable, "-m", "iggy_broker"],
+                [*self.wrapper, sys.executable, "-m", "iggy_broker", *self.arguments],
                 env=self.environment(),
                 cwd=self.folder,
                 stdout=log,

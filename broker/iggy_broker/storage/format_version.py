@@ -1,11 +1,13 @@
-"""The version of the data directory's format, in a file of its own that people can read."""
+"""What makes a folder a data directory: a file with the version of its format, for people, too."""
 
 from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.lock import LOCK_FILE
 
 FORMAT_VERSION = 1  # raise it when an older broker could misread what a newer one wrote
 FORMAT_FILE = "format_version"
 
 _BYTES_MAX = 64
+_NOT_OURS = (LOCK_FILE, "lost+found")  # the lock is held, the other is the file system's own
 
 
 class FormatVersionError(Exception):
@@ -30,3 +32,23 @@ def check_format(disk: Disk, root: str) -> None:
             f"{root} was written by a newer broker (format {text}, this one knows up to"
             f" {FORMAT_VERSION}): start that version again, or another data directory"
         )
+
+
+def empty_directory(disk: Disk, root: str) -> None:
+    """Remove all that is in the data directory `root`, which is locked.
+
+    FormatVersionError if it does not look like one: then nothing is removed.
+    """
+    names = [name for name in disk.list_folder(root) if name not in _NOT_OURS]
+    if names and FORMAT_FILE not in names:
+        raise FormatVersionError(
+            f"{root} has files but no {FORMAT_FILE}, so it is no data directory and is not emptied:"
+            " name another system.path, or start without --fresh"
+        )
+    for name in sorted(names, key=lambda name: name == FORMAT_FILE):  # last: it says what this is
+        path = f"{root}/{name}"
+        if disk.is_folder(path):
+            disk.remove_tree(path)
+        else:
+            disk.remove(path)
+    disk.sync_folder(root)

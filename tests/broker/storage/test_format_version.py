@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from iggy_broker.storage.disk import RealDisk
-from iggy_broker.storage.format_version import FORMAT_VERSION, FormatVersionError, check_format
+from iggy_broker.storage.format_version import (
+    FORMAT_VERSION,
+    FormatVersionError,
+    check_format,
+    empty_directory,
+)
 
 
 def test_a_new_directory_is_marked(tmp_path: Path) -> None:
@@ -30,3 +35,20 @@ def test_nonsense_is_refused(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(FormatVersionError, match="where a version number belongs"):
         check_format(RealDisk(), str(tmp_path))
+
+
+def test_only_a_data_directory_is_emptied(tmp_path: Path) -> None:
+    disk, root = RealDisk(), str(tmp_path)
+    empty_directory(disk, root)
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(FormatVersionError, match="no data directory"):
+        empty_directory(disk, root)
+    assert (tmp_path / "thesis.txt").exists()
+
+    check_format(disk, root)
+    (tmp_path / "streams" / "0").mkdir(parents=True)
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "lock").touch()
+    empty_directory(disk, root)
+
+    assert disk.list_folder(root) == ["lock", "lost+found"]
