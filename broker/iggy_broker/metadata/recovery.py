@@ -38,6 +38,7 @@ def open_metadata(
     root = str(config.system.path)
     recovered = journal.load(root, disk=disk, entries_max=config.metadata.journal_slots, warn=warn)
     state, first_password = recovered.state, None
+    notes = [*recovered.notes, *_ignored_credentials(config, state)]
     due: list[AnyChange] = []
     if ROOT_USER_ID not in state.users:
         password = config.root.password or credentials.random_password()
@@ -55,4 +56,17 @@ def open_metadata(
         recovered.journal.append_now(state, [entry])
     if due:
         recovered.journal.close()
-    return Opened(state, recovered.journal, recovered.notes, first_password)
+    return Opened(state, recovered.journal, tuple(notes), first_password)
+
+
+def _ignored_credentials(config: Config, state: State) -> list[str]:
+    """What to say when somebody changed the variables and expects another root user."""
+    root, given = state.users.get(ROOT_USER_ID), config.root
+    if root is None or not given.password:
+        return []
+    if root.name == given.username and credentials.verify(root.password_hash, given.password):
+        return []
+    return [
+        "IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are not those of root, who exists already: they "
+        "count on the first start only; log in as before and change them there"
+    ]
