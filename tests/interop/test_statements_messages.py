@@ -313,13 +313,16 @@ def test_what_is_not_there_cannot_be_polled(raw: RawClient, stream: str) -> None
         assert asked(raw, request) == denied(code)
 
 
-def test_a_poll_that_does_not_decode_is_answered_with_an_empty_one(
+def test_a_poll_of_an_unknown_kind_is_answered_with_an_empty_one_and_a_cut_one_refused(
     raw: RawClient, admin: Client, tens: str
 ) -> None:
     good = PollMessages(Consumer.plain(1), Identifier(tens), T, 1, FIRST, 1).encode()
     wrong_strategies = [good[:-14] + bytes((kind,)) + good[-13:] for kind in (0, 6, 255)]
     wrong_kinds = [bytes((kind,)) + good[1:] for kind in (0, 3, 255)]
-    cases = [*wrong_strategies, *wrong_kinds, b"", good[:-1], good[:20], good[:-1] + b"\2"]
+    for body in (b"", good[:-1], good[:20]):
+        header, answer = raw.exchange(Operation.NON_REPLICATED, body, code=Command.POLL_MESSAGES)
+        assert outcome(header, answer) == denied(ErrorCode.INVALID_COMMAND)
+    cases = [*wrong_strategies, *wrong_kinds, good[:-1] + b"\2"]
     for body in (good, *cases, good):  # also where the connection remembers the target
         header, answer = raw.exchange(Operation.NON_REPLICATED, body, code=Command.POLL_MESSAGES)
         assert outcome(header, answer) == denied(0)

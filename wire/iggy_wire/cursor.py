@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Any, Final, NoReturn
 
 from iggy_wire.buffer import Buffer
-from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.errors import CutShort, ErrorCode, WireError
 
 NAME_BYTES_MAX: Final = 255
 # No text with a 32-bit length (host names, addresses, contexts) comes near this.
@@ -44,11 +44,15 @@ class Reader:
         """Refuse these bytes: `detail` names the field and what would be right."""
         raise WireError(self.code, detail)
 
+    def _cut_short(self, needed: int, field: str) -> NoReturn:
+        unit = "byte" if needed == 1 else "bytes"
+        raise CutShort(self.code, f"{field}: {needed} {unit} needed, {self.remaining} left")
+
     def take(self, length: int, field: str) -> memoryview:
         """The next `length` bytes, not copied."""
         at = self.at
         if length > self.end - at:
-            self.fail(f"{field}: {length} bytes needed, {self.end - at} left")
+            self._cut_short(length, field)
         self.at = at + length
         return self.data[at : at + length]
 
@@ -57,7 +61,7 @@ class Reader:
         try:
             values = layout.unpack_from(self.data, self.at)
         except struct.error:
-            self.fail(f"{field}: {layout.size} bytes needed, {self.remaining} left")
+            self._cut_short(layout.size, field)
         self.at += layout.size
         return values
 
@@ -65,7 +69,7 @@ class Reader:
         """One byte."""
         at = self.at
         if at >= self.end:
-            self.fail(f"{field}: 1 byte needed, 0 left")
+            self._cut_short(1, field)
         self.at = at + 1
         return self.data[at]
 

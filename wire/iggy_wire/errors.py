@@ -302,4 +302,8 @@ class WireError(Exception):
 
     def __reduce__(self) -> tuple[type["WireError"], tuple[ErrorCode, str]]:
         """Pickle by the two arguments; the default would pass the message only."""
-        return WireError, (self.code, self.detail)
+        return type(self), (self.code, self.detail)
+
+
+class CutShort(WireError):
+    """The bytes end before a field does."""

@@ -22,7 +22,7 @@ from iggy_broker.net.targets import (
     send_target,
 )
 from iggy_wire.codes import Command
-from iggy_wire.errors import WireError
+from iggy_wire.errors import CutShort, WireError
 from iggy_wire.header import HEADER_BYTES
 from iggy_wire.primitives import Identifier
 from iggy_wire.requests import PollMessages, SendMessages
@@ -65,7 +65,8 @@ class Resolver:
     def read_target(self, frame: memoryview) -> tuple[ReadTarget, messages.PollTail]:
         """What a poll frame wants to read, and how. Reject as above.
 
-        Iggy protocol 0.11: the answer to a poll that does not decode is an empty one.
+        Iggy protocol 0.11: the answer to an unknown kind or strategy is an empty poll. A body that
+        was cut off is refused: it would look like the end of the messages.
         """
         if self._state is not self._services.replica.state:
             self.forget()
@@ -77,6 +78,8 @@ class Resolver:
         body = bytes(frame[HEADER_BYTES:])
         try:
             request = PollMessages.decode(body)
+        except CutShort as cut:
+            raise Reject(cut.code, cut.detail) from None
         except WireError:
             return NOT_NAMED, messages.NOTHING
         self._check_access(Command.POLL_MESSAGES, request.stream, request.topic)
