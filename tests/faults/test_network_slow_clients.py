@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,13 +15,13 @@ from iggy_client.client import Client
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Consumer, Identifier, Partitioning, PollingStrategy
 from iggy_wire.requests import PollMessages, SendMessages
-from process_memory import MIB, descriptors, proportional_bytes
+from process_memory import MIB, proportional_bytes, sockets
 from raw_frames import RawClient
+from waiting import wait_until
 
 PARTITIONS = 4  # both shards own some
 STORED_BYTES = 24 * MIB  # in each partition
 BESIDE_BYTES = 96 * MIB  # what a shard may use besides what the limits name
-GONE_S = 30.0
 
 
 @pytest.fixture
@@ -41,13 +40,6 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def memory(broker: BrokerProcess) -> list[int]:
     return [proportional_bytes([pid]) for pid in broker.shard_pids()]
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + GONE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def serve_others(client: Client, times: int, *, payload: bytes = b"small") -> None:
@@ -102,7 +94,7 @@ def test_readers_that_do_not_read_cost_a_shard_no_more_than_its_limit(
         serve_others(other, 100)
     measured(f"96 readers of 24 MiB: a shard grew by {most / MIB:.0f} MiB")
     assert most <= UNSENT_BYTES_MAX + BESIDE_BYTES
-    wait_for(lambda: grown(broker, before) <= BESIDE_BYTES, "memory is not given back")
+    wait_until(lambda: grown(broker, before) <= BESIDE_BYTES, "memory is not given back")
 
 
 def test_a_reader_that_reads_in_the_end_gets_all(broker: BrokerProcess) -> None:
@@ -132,11 +124,11 @@ def test_hundreds_of_half_frames_hold_up_nobody(
             serve_others(other, 100)
             serve_others(other, 4, payload=bytes(2 * MIB))
         most = grown(broker, before)
-        open_files = sum(descriptors(pid) for pid in broker.shard_pids())
+        open_files = sum(sockets(pid) for pid in broker.shard_pids())
     measured(f"300 half frames: a shard grew by {most / MIB:.0f} MiB")
     assert most <= IN_USE_BYTES_MAX + BESIDE_BYTES
-    wait_for(
-        lambda: open_files - sum(descriptors(pid) for pid in broker.shard_pids()) >= 300,
+    wait_until(
+        lambda: open_files - sum(sockets(pid) for pid in broker.shard_pids()) >= 300,
         "connections are not closed",
     )
 

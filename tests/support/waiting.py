@@ -1,0 +1,20 @@
+"""Waiting for a condition, with an end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+WITHIN_S = 30.0
+STEP_S = 0.02
+
+
+def wait_until(
+    condition: Callable[[], object], what: str | Callable[[], str], within_s: float = WITHIN_S
+) -> None:
+    """Return when `condition` holds; fail with `what` was waited for when it does not in time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        told = what if isinstance(what, str) else what()
+        assert time.monotonic() < deadline, f"not within {within_s:.0f} s: {told}"
+        time.sleep(STEP_S)
