@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, running_broker
+from broker_process import running_broker
 from iggy_client.client import Client
 from iggy_client.errors import ClientError
 from iggy_wire.errors import ErrorCode, WireError
