@@ -19,8 +19,8 @@ import pytest
 from broker_process import BrokerProcess, wait_for_exit
 from group_cases import members, wait_for
 from iggy_client import Client
-from load_history import History, Load, read_all
-from official_load import GROUP, PARTITIONS, STREAM, TOPIC
+from load_history import History, Load, make_topic, read_all
+from official_load import STREAM
 
 PRODUCERS = 4
 MEMBERS = 2
@@ -64,27 +64,12 @@ class Kill:
             process.wait()
 
 
-def resumed(history: History, since: tuple[int, Counter[str]]) -> bool:
-    """Whether since then messages were acknowledged and every member has read."""
-    history.take()
-    acknowledged, reads = since
-    return len(history.acknowledged) >= acknowledged + BEFORE_KILL and all(
-        history.reads[f"member-{number}"] > reads[f"member-{number}"] for number in range(MEMBERS)
+def wait_until_resumed(history: History) -> None:
+    """Until messages were acknowledged and every member has read some."""
+    since = history.mark()
+    wait_for(
+        lambda: history.has_gone_on(since, messages=BEFORE_KILL, members=MEMBERS), within_s=WITHIN_S
     )
-
-
-def now(history: History) -> tuple[int, Counter[str]]:
-    """What `resumed` compares with."""
-    return len(history.acknowledged), history.reads.copy()
-
-
-def begin(broker: BrokerProcess, durability: str) -> None:
-    """Make the topic and its group, and stop again: the address is known now."""
-    with broker.start().client() as admin:
-        admin.create_stream(STREAM)
-        admin.create_topic(STREAM, TOPIC, PARTITIONS, {"durability": durability})
-        admin.create_group(STREAM, TOPIC, GROUP)
-    assert broker.stop() == 0
 
 
 def live_and_die(broker: BrokerProcess, history: History, kill: Kill) -> None:
@@ -95,8 +80,7 @@ def live_and_die(broker: BrokerProcess, history: History, kill: Kill) -> None:
     else:
         with broker.start().client() as admin:
             history.look_at_offsets(admin)
-        since = now(history)
-        wait_for(lambda: resumed(history, since), within_s=WITHIN_S)
+        wait_until_resumed(history)
         time.sleep(kill.delay * LOADED_S)
     kill.strike(broker)
 
@@ -105,11 +89,10 @@ def finish(broker: BrokerProcess, load: Load, history: History) -> None:
     """The last life: all goes on, everything is read, and then everything is compared."""
     with broker.start().client() as admin:
         history.look_at_offsets(admin)
-        since = now(history)
-        wait_for(lambda: resumed(history, since), within_s=WITHIN_S)
+        wait_until_resumed(history)
         wait_for(lambda: all(map(len, shares(admin))), within_s=WITHIN_S)
         load.stop("producer")
-        wait_for(lambda: not history.missing(), within_s=WITHIN_S)
+        wait_for(history.is_all_read, within_s=WITHIN_S)
         load.stop("member")
         history.look_at_offsets(admin)
         history.compare(read_all(admin))
@@ -133,7 +116,9 @@ def kill_again_and_again(
     load = Load(broker, notes)
     history = History(load)
     try:
-        begin(broker, durability)
+        with broker.start().client() as admin:
+            make_topic(admin, durability)
+        assert broker.stop() == 0
         load.start("producer", PRODUCERS)
         load.start("member", MEMBERS)
         for kill in plan:
@@ -145,12 +130,12 @@ def kill_again_and_again(
     done = Counter(map(str, plan))
     lives_under_load = sum(kill.moment != "starting" for kill in plan) + 1
     assert len(history.acknowledged) >= lives_under_load * BEFORE_KILL
-    asked = history.asked.total()
+    asked, handed = history.asked.total(), sum(map(len, history.reads.values()))
     measured(
         f"{kills} kills ({', '.join(f'{count} {what}' for what, count in sorted(done.items()))}): "
         f"{len(history.acknowledged)} messages acknowledged, none lost; "
         f"{asked - len(history.asked)} of {asked} sends repeated; "
-        f"{history.reads.total()} messages handed out, {len(history.read)} different ones"
+        f"{handed} messages handed out, {len(history.read)} different ones"
     )
 
 

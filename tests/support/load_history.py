@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import official_load
@@ -50,8 +50,12 @@ class Load:
         codes = {name: self._processes.pop(name).wait(STOP_S) for name in names}
         assert not any(codes.values()), codes
 
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        """One of them, such as `member-0`."""
+        return self._processes[name]
+
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill what still runs, or is frozen."""
         for process in self._processes.values():
             process.kill()
             process.wait(STOP_S)
@@ -66,7 +70,8 @@ class History:
         self.asked: Counter[tuple[int, int]] = Counter()  # how often, by producer and batch
         self.acknowledged: dict[Place, Label] = {}
         self.read: dict[Place, Label] = {}
-        self.reads: Counter[str] = Counter()  # how many, by member
+        self.unread: set[Place] = set()  # acknowledged, and read by no member yet
+        self.reads: defaultdict[str, list[Place]] = defaultdict(list)  # in order, by member
         self.last_read = [-1] * PARTITIONS
         self.kept = [-1] * PARTITIONS  # the group's offsets that members know to be stored
         self.stored = [-1] * PARTITIONS  # the same, as the broker told us last
@@ -91,13 +96,15 @@ class History:
         elif kind == "told":
             number, partition, offset = map(int, words)
             for place in range(BATCH):
-                self._know(
-                    self.acknowledged, (partition, offset + place), (producer, number, place)
-                )
+                at = (partition, offset + place)
+                self._know(self.acknowledged, at, (producer, number, place))
+                if at not in self.read:
+                    self.unread.add(at)
         elif kind == "read":
-            partition, offset = int(words[0]), int(words[1])
-            self._know(self.read, (partition, offset), label(words[2]))
-            self.reads[name] += 1
+            at = partition, offset = int(words[0]), int(words[1])
+            self._know(self.read, at, label(words[2]))
+            self.unread.discard(at)
+            self.reads[name].append(at)
             self.last_read[partition] = max(self.last_read[partition], offset)
         else:
             partition, offset = map(int, words)
@@ -105,6 +112,26 @@ class History:
 
     def _know(self, known: dict[Place, Label], at: Place, what: Label) -> None:
         assert known.setdefault(at, what) == what, f"{at} has two payloads"
+
+    def mark(self) -> Counter[str]:
+        """How far all clients are, for `has_gone_on`."""
+        far = Counter({name: len(read) for name, read in self.reads.items()})
+        far["acknowledged"] = len(self.acknowledged)
+        return far
+
+    def has_gone_on(self, since: Counter[str], *, messages: int, members: int) -> bool:
+        """Whether so many more messages were acknowledged, and each member has read since."""
+        self.take()
+        now = self.mark()
+        names = [f"member-{number}" for number in range(members)]
+        return now["acknowledged"] >= since["acknowledged"] + messages and all(
+            now[name] > since[name] for name in names
+        )
+
+    def is_all_read(self) -> bool:
+        """Whether the group has read every message that was acknowledged."""
+        self.take()
+        return not self.unread
 
     # -- what must be true ---------------------------------------------------------------------
 
@@ -122,11 +149,6 @@ class History:
             lowest = max(self.stored[partition], kept[partition])
             assert lowest <= offset <= self.last_read[partition], f"partition {partition}"
             self.stored[partition] = offset
-
-    def missing(self) -> int:
-        """How many acknowledged messages the group has not read until now."""
-        self.take()
-        return sum(at not in self.read for at in self.acknowledged)
 
     def compare(self, stored: dict[Place, Label]) -> None:
         """All that clients were told is true of what is stored, and nothing else is stored."""
@@ -148,6 +170,13 @@ class History:
             for partition, last in enumerate(self.stored)
             for offset in range(last + 1)
         ]
+
+
+def make_topic(client: Client, durability: str) -> None:
+    """The topic and the group that the load is for."""
+    client.create_stream(STREAM)
+    client.create_topic(STREAM, TOPIC, PARTITIONS, {"durability": durability})
+    client.create_group(STREAM, TOPIC, GROUP)
 
 
 def read_all(client: Client) -> dict[Place, Label]:

@@ -13,6 +13,7 @@ A producer sends a batch again until it is acknowledged. SIGTERM ends a process.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import sys
@@ -40,6 +41,7 @@ POLL_COUNT = 20 * BATCH  # whole batches, so that a member commits all that it w
 RETRY_S = 0.02
 RETRY = timedelta(seconds=RETRY_S)
 SOON = timedelta(milliseconds=2)
+HEARTBEAT = timedelta(milliseconds=500)  # so often a member asks for its partitions
 
 
 def payload(producer: int, number: int, place: int) -> str:
@@ -75,6 +77,7 @@ class Worker:
                 server_address=self.address,
                 auto_login=AutoLogin.username_password(USERNAME, PASSWORD),
                 reconnection=TcpReconnectionConfig(interval=RETRY, reestablish_after=timedelta(0)),
+                heartbeat_interval=HEARTBEAT,
             )
         )
         await client.connect()
@@ -108,7 +111,8 @@ class Worker:
         """Read as a member of the group, with a new client whenever one has given up."""
         while not self.over.is_set():
             try:
-                await self._read(await self._join(await self.connect()))
+                client = await self.connect()  # while it is there, it looks for partitions, too
+                await self._read(await self._join(client))
             except RuntimeError:
                 await asyncio.sleep(RETRY_S)
 
@@ -124,6 +128,7 @@ class Worker:
             polling_retry_interval=RETRY,
             init_retries=100,
             init_retry_interval=RETRY,
+            allow_replay=True,  # what was read and not committed when the link broke
         )
 
     async def _read(self, consumer: IggyConsumer) -> None:
@@ -146,15 +151,16 @@ class Worker:
 
 async def _main(role: str, number: str, address: str, notes: TextIO) -> None:
     worker = Worker(address, notes, int(number))
-    work = asyncio.ensure_future(worker.produce() if role == "producer" else worker.consume())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.over.set)
+    work = asyncio.ensure_future(worker.produce() if role == "producer" else worker.consume())
     over = asyncio.ensure_future(worker.over.wait())
     await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
     if role == "producer" or work.done():
-        await work
-    work.cancel()
+        await work  # the last answer, or the reason why it gave up
 
 
 if __name__ == "__main__":
     with open(sys.argv[4], "w", buffering=1) as file:
         asyncio.run(_main(sys.argv[1], sys.argv[2], sys.argv[3], file))
+        # The client's own threads may abort an interpreter that ends in the usual way.
+        os._exit(0)
