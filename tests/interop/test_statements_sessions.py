@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 
 import pytest
+from apache_iggy import IggyClient
 
 from access_cases import code_of
 from broker_process import PASSWORD, USERNAME, BrokerProcess
@@ -20,6 +22,7 @@ from iggy_wire.requests import (
     CreateStream,
     DeleteStream,
     GetStream,
+    SendMessages,
     StoreConsumerOffset,
     UpdateStream,
 )
@@ -29,6 +32,7 @@ from statement_cases import (
     TOPIC,
     Outcome,
     asked,
+    batch_of,
     denied,
     evicted,
     new_name,
@@ -191,6 +195,25 @@ def test_sends_and_offsets_have_no_memory(raw: RawClient, broker: BrokerProcess)
             stored = client.get_offset(9, stream, TOPIC, 1)
             assert stored is not None
             assert stored.stored_offset == (1 if frame is frames[1] else 2)
+        where = (Identifier(stream), Identifier(TOPIC), Partitioning.partition(1))
+        again = raw.frame(SendMessages(*where, 1, batch_of(b"sent twice")))
+        for _ in range(2):
+            raw.send(again)
+            assert outcome(*raw.receive()) == denied(0)
+        assert client.poll(stream, TOPIC, 1, count=10).count == 3 + 2
+
+
+def test_the_official_client_keeps_session_codes_to_itself(broker: BrokerProcess) -> None:
+    async def work() -> None:
+        client = IggyClient(broker.address)
+        await client.connect()
+        await client.login_user(USERNAME, PASSWORD)
+        for code in (Command.LEGACY_LOGIN, Command.LOGOUT, Command.LEGACY_LOGIN_WITH_TOKEN):
+            with pytest.raises(RuntimeError, match="Invalid command"):
+                await client.send_binary_request(code, b"")
+        await client.get_streams()  # still logged in
+
+    asyncio.run(work())
 
 
 def test_ids_of_streams_begin_at_0_and_are_given_again(raw: RawClient) -> None:
