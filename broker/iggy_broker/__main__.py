@@ -1,7 +1,7 @@
 """`iggy-broker [--config FILE]`: read the configuration, run the supervisor.
 
-Exit codes: 0 stopped as asked, 1 cannot start (the reason is the last line of the log), 2 wrong
-arguments or configuration, 70 a shard failed.
+Exit codes: 0 stopped as asked, 1 cannot start, 2 wrong arguments or configuration (the reason is
+the last line of the log), 70 a shard failed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 
 from iggy_broker import __version__, logs
 from iggy_broker.config import ConfigError, effective, load
+from iggy_broker.logs import event
 
 EXIT_CANNOT_START: Final = 1
 EXIT_USAGE: Final = 2
@@ -32,16 +33,18 @@ make the first user of a new data directory; without them a password is made and
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the broker; the exit code."""
     options = _parser().parse_args(arguments)
+    logs.set_up("info")
+    logs.catch_all()
     try:
         loaded = load(options.config, _environment(default_root=options.default_root))
     except ConfigError as error:
-        return _explain(error, EXIT_USAGE)
+        return _give_up(str(error), EXIT_USAGE)
     if options.show_config:
         sys.stdout.write(effective(loaded.config))
         return 0
     logs.set_up(loaded.config.system.logging.level)
     for warning in loaded.warnings:
-        logger.warning("! %s", warning)
+        logger.warning("! %s", warning, extra=event("setting_warning"))
     # Imported late, so that --help and wrong settings answer at once.
     try:
         from iggy_broker.storage.explain import explain
@@ -50,13 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (error.name or "").startswith("iggy"):
             raise
         fix = "install it with: pip install 'iggykube[broker]'"
-        missing = RuntimeError(f"the Python package {error.name} is missing: {fix}")
-        return _explain(missing, EXIT_CANNOT_START)
+        missing = f"the Python package {error.name} is missing: {fix}"
+        return _give_up(missing, EXIT_CANNOT_START)
     try:
         return supervise(loaded.config, fresh=options.fresh)
     except CANNOT_START as error:
-        logger.critical("! cannot start: %s", explain(error, str(loaded.config.system.path)))
-        return EXIT_CANNOT_START
+        return _give_up(explain(error, str(loaded.config.system.path)), EXIT_CANNOT_START)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,8 +91,8 @@ def _environment(*, default_root: bool) -> Mapping[str, str]:
     return {**os.environ, **{name: os.environ.get(name) or "iggy" for name in names}}
 
 
-def _explain(error: Exception, code: int) -> int:
-    sys.stderr.write(f"iggy-broker: {error}\n")
+def _give_up(why: str, code: int) -> int:
+    logger.critical("! cannot start: %s", why, extra=event("cannot_start", code=code))
     return code
 
 

@@ -29,7 +29,7 @@ from iggy_broker.config_planned import (
 from iggy_broker.config_sections import KEYS, Config, Root
 from iggy_broker.config_values import Secret
 
-__all__ = ["KEYS", "Config", "ConfigError", "Loaded", "effective", "load", "sample"]
+__all__ = ["KEYS", "Config", "ConfigError", "Loaded", "effective", "load", "sample", "settings"]
 
 CONFIG_PATH_VARIABLE: Final = "IGGY_CONFIG_PATH"
 STRICT_VARIABLE: Final = "IGGY_CONFIG_STRICT"
@@ -103,6 +103,16 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Loaded:
 def effective(config: Config) -> str:
     """The configuration as TOML, without secrets: what `load` would read back."""
     return _toml(config, commented=False)
+
+
+def settings(config: Config) -> dict[str, str]:
+    """The configuration by key, for a log line; of a secret only whether it is set."""
+    shown = {}
+    for key in KEYS:
+        value = _value_of(config, key)
+        text = str(value).lower() if isinstance(value, bool) else key.setting.show(value)
+        shown[key.path] = ("***" if value else "") if key.setting.secret else text
+    return shown
 
 
 def sample() -> str:

@@ -18,4 +18,82 @@ class Event:
     limited: bool = False
 
 
-EVENTS: Final[dict[str, Event]] = {}
+EVENTS: Final[dict[str, Event]] = {
+    # Life of the broker.
+    "starting": Event("The broker starts: versions, whether the kernel is compiled, settings."),
+    "setting_warning": Event("A setting is unknown, or not used by this version."),
+    "credentials_ignored": Event("Root credentials that were changed after the first start."),
+    "cannot_start": Event("The broker ends at once; the message says why and the way out."),
+    "ready": Event("All shards accept clients."),
+    "recovered": Event("A shard has opened its partitions: how many, what was cut, how long."),
+    "stopping": Event("A stop was asked for."),
+    "stopped": Event("The broker has ended, with its exit code."),
+    "shard_ended": Event("A shard ended by itself: all stop."),
+    "shard_killed": Event("A shard did not stop in time and was killed."),
+    "shard_failed": Event("A shard stops for what cannot go on: a failed sync, a bug."),
+    "crashed": Event("An exception that nobody caught."),
+    "clock_jumped": Event("The wall clock was set."),
+    "runtime_file_missing": Event("The file with the ports as bound could not be written yet."),
+    # What recovery decides: `folder` is the partition's.
+    "tail_cut": Event("A torn or damaged tail was cut off; the bytes are kept in `kept_path`."),
+    "segment_set_aside": Event("A segment behind a hole or damage is out of the log, and kept."),
+    "index_rebuilt": Event("An index did not fit its log and was made anew."),
+    "damaged": Event("Stored batches are damaged or missing; what is sound is served."),
+    "fenced": Event("Files of the log are missing: the partition is not served."),
+    "foreign_file": Event("A file that is not ours is left alone."),
+    "folder_missing": Event("A partition's folder is gone: it starts empty."),
+    "folder_set_aside": Event("A folder of another partition of that number was moved away."),
+    "purge_finished": Event("A purge that a stop interrupted was carried out."),
+    "life_noted": Event("A folder without a readable note of its owner got one."),
+    "marker_disbelieved": Event("The files are not those of the clean stop: they were checked."),
+    "partition_waits": Event("A partition waits for room on the disk before it can be opened."),
+    "partition_opened": Event("A partition that waited is open."),
+    "journal_cut": Event("A torn tail of the metadata journal was cut off, and kept."),
+    "group_offset_removed": Event("The stored offset of a deleted group was removed."),
+    "offset_file_foreign": Event("Something else lies among the stored offsets: left alone."),
+    "offset_file_damaged": Event("A stored offset is damaged: none is stored."),
+    "offset_file_unreadable": Event("A stored offset cannot be read: who asks for it is refused."),
+    "offset_file_ignored": Event("More stored offsets than a partition may have: ignored."),
+    "offset_drawn_back": Event("A stored offset was ahead of the data and was drawn back."),
+    # What the disk refuses or has lost.
+    "sends_refused": Event(
+        "The disk has no room, or no descriptor: sends are refused.", limited=True
+    ),
+    "changes_refused": Event("The metadata journal cannot be written: changes fail.", limited=True),
+    "snapshot_postponed": Event(
+        "No snapshot of the metadata now; the journal goes on.", limited=True
+    ),
+    "damage_found": Event(
+        "A read met stored bytes that are wrong; they are not served.", limited=True
+    ),
+    "offset_not_written": Event("A lower stored offset cannot be written."),
+    "group_offset_kept": Event(
+        "The offset of a deleted group stays until the next start.", limited=True
+    ),
+    "folder_kept": Event(
+        "The files of a deleted partition stay until the next start.", limited=True
+    ),
+    "marker_not_written": Event("No mark of a clean stop: the next start reads more."),
+    "trim_not_noted": Event("A restart will not know which segments were to go.", limited=True),
+    "storage": Event("Something else that storage met.", limited=True),
+    # Clients.
+    "login_refused": Event(
+        "Wrong credentials, a wrong version, or a login that is none.", limited=True
+    ),
+    "evicted": Event("A client was sent away for a request that it must not make.", limited=True),
+    "member_sent_away": Event("A silent member of a group lost its membership.", limited=True),
+    "session_revoked": Event(
+        "A session ended because its user was deleted or is inactive.", limited=True
+    ),
+    "connection_refused": Event("Too many connections, or no descriptor left.", limited=True),
+    "connection_closed": Event(
+        "A client that stalls, or sends what is no frame, was closed.", True
+    ),
+    "user_changed": Event("A user, a password or permissions were changed.", limited=True),
+    "tokens_removed": Event("Expired tokens were removed."),
+    "refused": Event("A request was refused (level debug)."),
+    # The log itself.
+    "suppressed": Event("So many lines of a limited event were not written."),
+    "python_warning": Event("A warning of Python or a library."),
+    "library": Event("A line of a library."),
+}

@@ -37,7 +37,8 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "connections_refused_total": ("counter", "Connections closed because of a limit."),
     "requests_running": ("gauge", "Requests being served that are neither sends nor polls."),
     "passwords_waiting": ("gauge", "Passwords that are being hashed or wait for it."),
-    "client_queued_bytes": ("gauge", "Replies that clients have not taken yet."),
+    "client_queued_bytes": ("gauge", "Replies that clients have not taken yet, in files, too."),
+    "unread_replies_bytes": ("gauge", "Memory of replies that clients have not taken yet."),
     "link_queued_bytes": ("gauge", "Bytes for other shards that wait to go out."),
     "link_in_flight_bytes": ("gauge", "What other shards were asked and have not answered."),
     "buffers_in_use_bytes": ("gauge", "Memory of half-received frames."),
@@ -86,7 +87,7 @@ TALLIES: Final[dict[str, Tally]] = {
         "counter",
         "Connections that we closed for what the client did.",
         "reason",
-        ("stalled", "bad_length"),
+        ("stalled", "slow", "bad_length"),
     ),
     "checksum_errors_total": Tally(
         "counter",
@@ -100,7 +101,8 @@ TALLIES: Final[dict[str, Tally]] = {
         "kind",
         (
             "tail_cut", "segment_set_aside", "index_rebuilt", "damaged", "fenced", "foreign_file",
-            "folder_missing", "folder_set_aside", "purge_finished",
+            "folder_missing", "folder_set_aside", "purge_finished", "life_noted",
+            "marker_disbelieved",
         ),
     ),
 }  # fmt: skip
@@ -223,6 +225,7 @@ class Counters:
     requests_running: int
     passwords_waiting: int
     client_queued_bytes: int
+    unread_replies_bytes: int
     link_queued_bytes: int
     link_in_flight_bytes: int
     buffers_in_use_bytes: int

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from iggy_broker.errors import Reject
+from iggy_broker.logs import Note
 from iggy_broker.metadata.assignment import Handover
 from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import Placed, State
@@ -27,8 +27,6 @@ from iggy_broker.storage.partition import (
     StorageParts,
 )
 from iggy_wire.primitives import ConsumerKind
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -87,10 +85,10 @@ class OwnedPartitions:
             if self._starting:
                 self.recovery.add(partition)
             for decision in partition.recovery:
-                logger.warning("= %s", decision, extra={"partition": packed})
+                self._parts.warn(decision.note)
             if partition.waits:
                 folder, why = partition.place.folder, partition.fenced
-                logger.warning("! %s: %s", folder, why, extra={"partition": packed})
+                self._parts.warn(Note("partition_waits", f"{folder}: {why}", folder=folder))
             await asyncio.sleep(0)  # others are served between two recoveries
 
     async def purge_partitions(self, state: State, placed: Sequence[Placed]) -> None:
@@ -131,7 +129,7 @@ class OwnedPartitions:
             try:
                 partition.offsets.delete_if_stored(key)
             except Reject as refusal:
-                logger.warning("! %s", refusal)
+                self._parts.warn(Note("group_offset_kept", str(refusal)))
             await asyncio.sleep(0)
 
     def look_after(self) -> None:
@@ -170,7 +168,8 @@ class OwnedPartitions:
         if self._starting:
             groups = state.streams[place.stream_id].topics[place.topic_id].groups
             for path in remove_other_groups(self._parts.disk, where.folder, groups):
-                logger.info("= %s: of a deleted group, removed", path)
+                why = f"{path}: of a deleted group, removed"
+                self._parts.warn(Note("group_offset_removed", why))
         return Partition.open(where, self._options_of(state, place), self._parts)
 
     def _place_of(self, place: Placed, *, is_new: bool) -> PartitionPlace:

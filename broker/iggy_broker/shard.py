@@ -17,7 +17,9 @@ from typing import Any, Final
 
 import uvloop
 
+from iggy_broker import logs
 from iggy_broker.config import Config
+from iggy_broker.logs import event
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import State
 from iggy_broker.metadata.options import node_settings
@@ -45,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 70  # a shard died of a failed sync, a lost neighbour or a bug
 LOOK_AFTER_S: Final = 1.0  # segments that waited go then, partitions that waited are opened
+_DAMAGE: Final = frozenset({"damage_found", "offset_file_damaged"})  # a checksum on the disk
 _STOP_STEP_S: Final = 0.01  # how often a stopping shard looks whether all is answered
 
 
@@ -102,14 +105,16 @@ class Shard:
             edge = await self._build()
         except OSError as error:
             why = explain(error, str(self._plan.config.system.path))
-            logger.critical("! shard %d cannot start: %s", self._plan.shard_id, why)
+            told = event("cannot_start")
+            logger.critical("! shard %d cannot start: %s", self._plan.shard_id, why, extra=told)
             return EXIT_FAILED
         self._counters.ready = 1
         self._counters.publish()
         await self._stop.wait()
         if self._failure is not None:
             # Nothing is certain any more. Go down at once; the next start recovers.
-            logger.critical("! shard %d stops: %s", self._plan.shard_id, self._failure)
+            told = event("shard_failed")
+            logger.critical("! shard %d stops: %s", self._plan.shard_id, self._failure, extra=told)
             return EXIT_FAILED
         await self._drain(edge)
         if self._failure is None:
@@ -122,7 +127,7 @@ class Shard:
         plan, around = self._plan, self._around
         syncer = around.syncer(self._on_storage_failed, self._counters)
         self._parts.callback(syncer.close)
-        parts = StorageParts(around.disk, around.clock, plan.table, syncer, warn=logger.warning)
+        parts = StorageParts(around.disk, around.clock, plan.table, syncer, warn=self._warn)
         host = OwnedPartitions(
             str(plan.config.system.path),
             shard_id=plan.shard_id,
@@ -175,6 +180,26 @@ class Shard:
         for kind, count in found.decisions.items():
             counters.count("recovery_decisions", kind.name.lower(), count)
         counters.count("checksum_errors_total", "disk", found.decisions[DecisionKind.DAMAGED])
+        took_ms = counters.recovery_seconds // 1000
+        logger.info(
+            "= %d partitions with %d messages are open",
+            found.partitions,
+            found.messages,
+            extra=event(
+                "recovered",
+                partitions=found.partitions,
+                messages=found.messages,
+                cut_bytes=found.cut_bytes,
+                decisions={kind.name.lower(): count for kind, count in found.decisions.items()},
+                took_ms=took_ms,
+            ),
+        )
+
+    def _warn(self, text: str) -> None:
+        """What storage met."""
+        if isinstance(text, logs.Note) and text.event in _DAMAGE:
+            self._counters.count("checksum_errors_total", "disk")
+        logs.warn(text)
 
     def _replica(self, host: OwnedPartitions, links: Links) -> Replica:
         plan = self._plan
@@ -250,6 +275,8 @@ class Shard:
             await asyncio.sleep(PUBLISH_INTERVAL_S)
             if self._plan.shard_id == 0:
                 clock.look()
+            self._counters.log_lines_suppressed_total = logs.LIMITER.suppressed_total
+            logs.tell_suppressed()
             self._counters.publish()
 
     async def _close_stalled(self, edge: Edge) -> None:
@@ -312,12 +339,14 @@ class Shard:
 
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.critical("! a background task failed", exc_info=error)
+            told = event("shard_failed")
+            logger.critical("! a background task failed", exc_info=error, extra=told)
             self._fail(f"{type(error).__name__}: {error}")
 
     def _on_bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        logger.critical("! %s", context.get("message", "bug"), exc_info=error)
+        told = event("shard_failed")
+        logger.critical("! %s", context.get("message", "bug"), exc_info=error, extra=told)
         self._fail(f"{context.get('message')}: {error}")
 
     def _fail(self, reason: str) -> None:

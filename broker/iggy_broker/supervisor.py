@@ -12,6 +12,7 @@ import gc
 import importlib
 import logging
 import os
+import platform
 import signal
 import socket
 import sys
@@ -22,12 +23,13 @@ from typing import Final
 
 import msgspec
 
+from iggy_broker import __version__, logs
 from iggy_broker import config as configuration
-from iggy_broker import logs
 from iggy_broker.clock import Clock, SystemClock
 from iggy_broker.config import Config
 from iggy_broker.cores import usable_cores
 from iggy_broker.heap import return_large_blocks
+from iggy_broker.logs import event
 from iggy_broker.metadata import recovery
 from iggy_broker.metadata.journal import Journal, JournalFull, MetadataDamaged
 from iggy_broker.metadata.model import State
@@ -43,6 +45,8 @@ from iggy_broker.storage.format_version import (
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.removal import remove_leftovers
+from iggy_wire import kernel
+from iggy_wire.dialect import P11, version_text
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +80,7 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     Raises one of CANNOT_START, with the reason and the fix in its text.
     """
     return_large_blocks()
+    _introduce(config)
     lock = _lock(config.system.path)
     if fresh:
         empty_directory(RealDisk(), str(config.system.path))
@@ -96,6 +101,23 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     return _wait(broker, bound)
 
 
+def _introduce(config: Config) -> None:
+    """Say in the log what runs here, and with which settings."""
+    logger.info(
+        "= starting iggy-broker %s",
+        __version__,
+        extra=event(
+            "starting",
+            version=__version__,
+            protocol=version_text(P11.version),
+            python=platform.python_version(),
+            system=platform.platform(),
+            kernel="compiled" if kernel.COMPILED else "python",
+            settings=configuration.settings(config),
+        ),
+    )
+
+
 def _lock(root: Path) -> DirectoryLock:
     root.mkdir(mode=0o750, parents=True, exist_ok=True)
     deadline = time.monotonic() + LOCK_WAIT_S
@@ -112,9 +134,9 @@ def recover(config: Config, disk: Disk, clock: Clock) -> tuple[State, Journal]:
     """What is done once, before there are shards: the metadata and its journal."""
     check_format(disk, str(config.system.path))
     remove_leftovers(disk, str(config.system.path))
-    opened = recovery.open_metadata(config, disk=disk, clock=clock, warn=logger.warning)
+    opened = recovery.open_metadata(config, disk=disk, clock=clock, warn=logs.warn)
     for note in opened.notes:
-        logger.warning("= %s", note)
+        logs.warn(note)
     if opened.first_password is not None:
         # Once, on standard output, and never in a log: whoever starts a new broker reads it here.
         name = config.root.username
@@ -197,7 +219,8 @@ def _fork(broker: _Broker, plan: Plan, plans: list[Plan], *, lifeline: int) -> N
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         code = run_shard(plan)
     except BaseException:
-        logger.critical("! shard %d failed", plan.shard_id, exc_info=True)
+        told = event("shard_failed")
+        logger.critical("! shard %d failed", plan.shard_id, exc_info=True, extra=told)
     finally:
         # Never back into the supervisor's code, whatever happened.
         sys.stdout.flush()
@@ -229,10 +252,11 @@ def _wait(broker: _Broker, bound: Config) -> int:
         if caught is None:
             continue
         if caught.si_signo != signal.SIGCHLD:
-            logger.info("= stopping")
+            logger.info("= stopping", extra=event("stopping"))
             return _stop(broker, code=0)
         if dead := _reap(broker):
-            logger.critical("! shard %d ended with %d; stopping all", *dead)
+            told = event("shard_ended", ended=dead[0], code=dead[1])
+            logger.critical("! shard %d ended with %d; stopping all", *dead, extra=told)
             return _stop(broker, code=EXIT_FAILED)
 
 
@@ -241,14 +265,16 @@ def _announce(broker: _Broker, bound: Config) -> bool:
     refused = _note_config(bound)
     if refused is not None:
         path = current_config_path(bound.system.path)
-        logger.warning("! %s: not written yet: %s", path, refused)
+        told = event("runtime_file_missing")
+        logger.warning("! %s: not written yet: %s", path, refused, extra=told)
     logger.info(
         "= ready",
-        extra={
-            "tcp": str(bound.tcp.address),
-            "monitoring": str(bound.monitoring.address) if bound.monitoring.enabled else None,
-            "shards": broker.shards_count,
-        },
+        extra=event(
+            "ready",
+            tcp=str(bound.tcp.address),
+            monitoring=str(bound.monitoring.address) if bound.monitoring.enabled else None,
+            shards=broker.shards_count,
+        ),
     )
     return refused is None
 
@@ -276,13 +302,14 @@ def _stop(broker: _Broker, *, code: int) -> int:
         elif broker.shards:
             signal.sigtimedwait({signal.SIGCHLD}, left_s)
     for process, shard in broker.shards.items():
-        logger.critical("! shard %d did not stop; killed", shard)
+        told = event("shard_killed", killed=shard)
+        logger.critical("! shard %d did not stop; killed", shard, extra=told)
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         code = EXIT_FAILED
     with contextlib.suppress(OSError):
         current_config_path(broker.config.system.path).unlink(missing_ok=True)
-    logger.info("= stopped", extra={"code": code})
+    logger.info("= stopped", extra=event("stopped", code=code))
     return code
 
 

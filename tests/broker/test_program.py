@@ -27,8 +27,9 @@ def test_a_data_directory_that_cannot_be_made_is_named_with_its_setting(tmp_path
     broker = ended(tmp_path, IGGY_SYSTEM_PATH=str(root))
 
     assert broker.returncode == 1
-    record = json.loads(broker.stderr)
-    assert record["level"] == "critical"
+    *others, record = [json.loads(line) for line in broker.stderr.splitlines()]
+    assert [other["event"] for other in others] == ["starting"]
+    assert (record["level"], record["event"]) == ("critical", "cannot_start")
     assert record["message"] == (
         f"! cannot start: {root}: Not a directory: a folder must be there,"
         f" or name another data directory; system.path is {root}"
@@ -39,7 +40,9 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     broker = ended(tmp_path, IGGY_MESSAGE_BUS_MAX_MESSAGE_SIZE="256 B")
 
     assert broker.returncode == 2
-    assert broker.stderr == (
-        "iggy-broker: IGGY_MESSAGE_BUS_MAX_MESSAGE_SIZE = '256 B': "
-        "write a size from 1 KiB to 1 GiB\n"
+    record = json.loads(broker.stderr)
+    assert (record["level"], record["event"]) == ("critical", "cannot_start")
+    assert record["message"] == (
+        "! cannot start: IGGY_MESSAGE_BUS_MAX_MESSAGE_SIZE = '256 B': "
+        "write a size from 1 KiB to 1 GiB"
     )

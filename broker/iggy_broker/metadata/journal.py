@@ -28,6 +28,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from iggy_broker.errors import Reject
+from iggy_broker.logs import Note
 from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import Entry, decode_entries, encode_entries
 from iggy_broker.metadata.memberships import Memberships
@@ -197,7 +198,8 @@ class Journal:
             self._disk.write_file(self._path, _JOURNAL_HEAD, sync=True)
         except OSError as error:
             # Whichever it was, the old journal is there, and what a snapshot has is skipped.
-            self._warn(f"{self._snapshot_path}: no snapshot now ({error}); the journal goes on")
+            why = f"{self._snapshot_path}: no snapshot now ({error}); the journal goes on"
+            self._warn(Note("snapshot_postponed", why))
             self._snapshot_at = self._entries_count + self._entries_max
             return False
         return True
@@ -381,7 +383,7 @@ def _cut_tail(disk: Disk, folder: str, *, data: bytes, end: int) -> tuple[str, .
     file.sync()
     file.close()
     detail = f"cut a torn tail of {len(data) - end} bytes at byte {end}, {kept}"
-    return (f"{folder}/{JOURNAL_FILE}: {detail}",)
+    return (Note("journal_cut", f"{folder}/{JOURNAL_FILE}: {detail}"),)
 
 
 def _record(entries: Sequence[Entry]) -> bytes:

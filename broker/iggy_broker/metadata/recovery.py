@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from iggy_broker.clock import Clock
 from iggy_broker.config_sections import Config
+from iggy_broker.logs import Note
 from iggy_broker.metadata import credentials, journal
 from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import AnyChange, CreateRoot, Entry, SettleDefaults
@@ -66,7 +67,8 @@ def _ignored_credentials(config: Config, state: State) -> list[str]:
         return []
     if root.name == given.username and credentials.verify(root.password_hash, given.password):
         return []
-    return [
+    why = (
         "IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are not those of root, who exists already: they "
         "count on the first start only; log in as before and change them there"
-    ]
+    )
+    return [Note("credentials_ignored", why)]

@@ -20,6 +20,7 @@ import msgspec
 
 from iggy_broker.clock import Clock
 from iggy_broker.errors import Deny, Reject
+from iggy_broker.logs import Note, warn
 from iggy_broker.metadata.access import authorize_change, check_caller
 from iggy_broker.metadata.applied import Applied
 from iggy_broker.metadata.apply import apply
@@ -304,8 +305,10 @@ class Writer(Replica):
             if lasting:
                 await self._journal.append(steps[-1].state, lasting)
         except JournalFull as error:
+            why = f"metadata cannot be written: {error}"
+            warn(Note("changes_refused", why, changes=len(accepted)))
             for turn in accepted:
-                turn.refusal = Deny(ErrorCode.ERROR, f"metadata cannot be written: {error}")
+                turn.refusal = Deny(ErrorCode.ERROR, why)
             return
         record = encode_entries(entries)
         # At the same time, so that this shard opens its partitions while the others open theirs.

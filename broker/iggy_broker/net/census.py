@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.metrics_text import Family, Sample, labels, single
-from iggy_broker.net.observer import STEP, Heard, watched_groups
+from iggy_broker.net.observer import NONE_STORED, STEP, Heard, watched_groups
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
 
 if TYPE_CHECKING:
@@ -170,7 +170,10 @@ class Census:
     async def _lag(
         self, stream: Stream, topic: Topic, group: Group, partition: Partition
     ) -> int | None:
-        """What a poll of next could still return: from behind the stored offset, or the oldest."""
+        """What polls of next could still return, from behind the stored offset or the oldest on.
+
+        None when nobody can say: the shard is silent, or the partition is not served.
+        """
         await self._pause()
         packed = pack(stream.id, topic.id, partition.id)
         if self._heard.silent and (
@@ -180,5 +183,7 @@ class Census:
         figures = self._services.table.read(partition.slot)
         if figures.incarnation != partition.incarnation:
             return None
-        stored = self._heard.offsets.get((packed, partition.incarnation, group.id), -1)
+        stored = self._heard.offsets.get((packed, partition.incarnation, group.id), NONE_STORED)
+        if stored is None:
+            return None
         return max(0, figures.visible_next_offset - max(stored + 1, figures.first_offset))

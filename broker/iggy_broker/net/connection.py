@@ -193,7 +193,7 @@ class Connection(Intake):
         # Iggy protocol 0.11: a length that cannot be is answered by closing; nothing behind it
         # can be understood.
         assert self._transport is not None
-        self._services.counters.count("connections_closed_total", "bad_length")
+        self._edge.count_bad_length(self, size)
         self._transport.abort()
         return 0
 

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final
 
 from iggy_broker.errors import Deny, Reject
+from iggy_broker.logs import event
 from iggy_broker.metadata import access
 from iggy_broker.net.context import Answer, Context, Row
 from iggy_broker.net.handlers import (
@@ -132,7 +133,7 @@ def refuse(context: Context, refusal: Reject) -> bytes:
     context.services.counters.refused(refusal.code)
     if refusal.code in _CHECKSUM_ERRORS:
         context.services.counters.count("checksum_errors_total", "client")
-    logger.debug("! %s", refusal, extra={"client": context.session.client_number})
+    logger.debug("! %s", refusal, extra=event("refused", client=context.session.client_number))
     if is_metadata(header.operation) and not isinstance(refusal, Deny):
         return rejection(context, refusal.code)
     return encode_reply(header, status=refusal.code, commit=commit)

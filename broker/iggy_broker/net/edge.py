@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from iggy_broker.logs import event
 from iggy_broker.net.clients import Clients
 from iggy_broker.net.context import Services
 from iggy_broker.net.intake import Landing
@@ -104,6 +105,11 @@ class Edge:
         counters = self.services.counters
         if len(self.connections) >= self.connections_max:
             counters.connections_refused_total += 1
+            logger.warning(
+                "! %d connections are open: a new one is closed",
+                len(self.connections),
+                extra=event("connection_refused", connections_max=self.connections_max),
+            )
             return False
         self.connections[connection] = None
         if connection.session.user_id is not None:  # moved here from another shard
@@ -175,7 +181,7 @@ class Edge:
         for connection in list(self.by_client.values()):
             session = connection.session
             if not self._may_go_on(session):
-                told = {"client": session.client_number, "user": session.user_id}
+                told = event("session_revoked", client=session.client_number, user=session.user_id)
                 logger.info("! the user was deleted or made inactive: session ended", extra=told)
                 self.end_session(connection)
 
@@ -188,7 +194,7 @@ class Edge:
                 continue
             logger.info(
                 "! a silent member of a group was sent away",
-                extra={"client": session.client_number},
+                extra=event("member_sent_away", client=session.client_number),
             )
             frame = encode_eviction(session.client, EvictionReason.STALE_CLIENT)
             self.services.counters.evicted(EvictionReason.STALE_CLIENT)
@@ -209,7 +215,7 @@ class Edge:
             if connection.is_stalled():
                 logger.info(
                     "! a frame that did not move: closed",
-                    extra={"client": connection.session.client_number},
+                    extra=event("connection_closed", client=connection.session.client_number),
                 )
                 self.services.counters.count("connections_closed_total", "stalled")
                 connection.abort()
@@ -223,14 +229,26 @@ class Edge:
         for connection in [one for one in self.connections if one.is_slow(now_s)]:
             logger.info(
                 "! memory for half frames is short, and this one came too slowly: closed",
-                extra={"client": connection.session.client_number},
+                extra=event("connection_closed", client=connection.session.client_number),
             )
+            self.services.counters.count("connections_closed_total", "slow")
             connection.abort()
+
+    def count_bad_length(self, connection: Connection, size_bytes: int) -> None:
+        """Count and log what ends a connection: a frame that cannot be so long."""
+        self.services.counters.count("connections_closed_total", "bad_length")
+        logger.info(
+            "! a frame of %d bytes, which cannot be: closed",
+            size_bytes,
+            extra=event("connection_closed", client=connection.session.client_number),
+        )
 
     def count_refusal(self, frame: bytes) -> None:
         """Count a reply that is a refusal or an eviction."""
         counters = self.services.counters
         if frame_kind(frame) == FrameKind.EVICTION:
-            counters.evicted(EvictionReason(frame[HEADER_BYTES - 1]))
+            reason = EvictionReason(frame[HEADER_BYTES - 1])
+            counters.evicted(reason)
+            logger.info("! a client was evicted: %s", reason.name.lower(), extra=event("evicted"))
         else:
             counters.refused(ErrorCode(ReplyHeader.decode(frame).status))

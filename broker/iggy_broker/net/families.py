@@ -16,6 +16,7 @@ from iggy_broker.metrics import DISTRIBUTIONS, FIELDS, TALLIES, SharedCounters
 from iggy_broker.metrics_text import Family, Sample, histogram, labels, single
 from iggy_broker.net.buffers import IN_USE_BYTES_MAX, KEPT_BYTES_MAX
 from iggy_broker.net.peers import IN_FLIGHT_BYTES_MAX, QUEUED_BYTES_MAX
+from iggy_broker.net.unsent import UNSENT_BYTES_MAX
 from iggy_broker.storage.index_cache import INDEX_CACHE_BYTES_MAX
 from iggy_wire import kernel
 from iggy_wire.dialect import P11, version_text
@@ -31,6 +32,7 @@ LIMITS_BYTES: Final[Mapping[str, int]] = {
     "buffers_kept": KEPT_BYTES_MAX,
     "link_in_flight": IN_FLIGHT_BYTES_MAX,
     "link_queued": QUEUED_BYTES_MAX,
+    "unread_replies": UNSENT_BYTES_MAX,
     "index_cache": INDEX_CACHE_BYTES_MAX,
 }
 

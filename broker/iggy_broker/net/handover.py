@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from iggy_broker.logs import event
 from iggy_broker.net.session import ReplyMemory, Session
 
 if TYPE_CHECKING:
@@ -132,7 +133,10 @@ class Doors:
         session = self._session(data)
         if not descriptors:
             # This process has no room for one more: the kernel has dropped the connection.
-            logger.warning("! no descriptor left for a connection that came here: it is closed")
+            logger.warning(
+                "! no descriptor left for a connection that came here: it is closed",
+                extra=event("connection_refused", client=session.client_number),
+            )
             self._edge.on_session_ended(session.number)
             return
         sock = socket.socket(fileno=descriptors[0])

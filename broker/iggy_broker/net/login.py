@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from iggy_broker import __version__
+from iggy_broker.logs import event
 from iggy_broker.metadata import credentials
 from iggy_broker.metadata.model import User
 from iggy_broker.net.clients import ForeignClientError, LateLoginError, Taken
@@ -53,12 +54,13 @@ async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body
         number = await _bind(edge, connection, header.client, user)
     except Refused as refused:
         counters.evicted(refused.reason)
+        counters.count("logins_failed_total", _METHODS.get(refused.reason, "unknown"))
+        session = connection.session
+        told = event("login_refused", client=session.client_number, address=session.address)
+        logger.info("! login refused: %s", refused.reason.name.lower(), extra=told)
         if refused.reason is EvictionReason.INCOMPATIBLE_PROTOCOL:
             low, high = min(P11.versions), max(P11.versions)
             return encode_eviction(header.client, refused.reason, version_min=low, version_max=high)
-        counters.count("logins_failed_total", _METHODS.get(refused.reason, "unknown"))
-        told = {"client": connection.session.client_number}
-        logger.info("! login refused: %s", refused.reason.name.lower(), extra=told)
         return encode_eviction(header.client, refused.reason)
     counters.logins_total += 1
     return _welcome(header, user_id=user.id, number=number)

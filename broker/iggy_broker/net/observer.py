@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from iggy_broker.errors import Reject
 from iggy_broker.metadata.placement import pack
 from iggy_broker.net.handlers.system import resident_bytes
-from iggy_broker.storage.partition import ConsumerKey
+from iggy_broker.storage.partition import ConsumerKey, Partition
 from iggy_wire.primitives import ConsumerKind
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ GROUPS_MAX: Final = 2000  # groups whose lag is looked at; the others are counte
 LAGS_MAX: Final = 10_000  # pairs of group and partition, likewise
 STEP: Final = 200  # things looked at before others have their turn of the loop
 
+NONE_STORED: Final = -1
+
 _MICRO: Final = 1_000_000
 
 
@@ -40,7 +43,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
     packed: int
     incarnation: int
     group_id: int
-    offset: int
+    offset: int | None  # None: nobody can say now
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -51,7 +54,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[Stored])
 class Heard:
     """The answers of all shards."""
 
-    offsets: dict[tuple[int, int, int], int]  # by packed partition, incarnation and group
+    offsets: dict[tuple[int, int, int], int | None]  # by packed partition, incarnation and group
     silent: frozenset[int] = frozenset()  # shards that did not answer in time
 
 
@@ -113,6 +116,7 @@ class Observer:
         counters.requests_running = len(edge.tasks)
         counters.passwords_waiting = edge.services.passwords.waiting
         counters.client_queued_bytes = sum(one.queued_bytes for one in edge.connections)
+        counters.unread_replies_bytes = edge.unsent.bytes
         counters.link_queued_bytes = sum(link.queued_bytes for link in links)
         counters.link_in_flight_bytes = sum(link.in_flight_bytes for link in links)
         counters.buffers_in_use_bytes = pool.in_use_bytes
@@ -140,7 +144,18 @@ class Observer:
                 mine = services.partitions.get(packed)
                 if mine is None or mine.place.incarnation != partition.incarnation:
                     continue
-                offset = mine.offsets.get(key)
-                if offset is not None:
+                offset = _stored_in(mine, key)
+                if offset != NONE_STORED:
                     found.append(Stored(packed, partition.incarnation, group.id, offset))
         return found
+
+
+def _stored_in(partition: Partition, key: ConsumerKey) -> int | None:
+    """The stored offset, `NONE_STORED`, or None if the disk cannot say."""
+    if partition.fenced:
+        return None
+    try:
+        offset = partition.offsets.get(key)
+    except Reject:
+        return None
+    return NONE_STORED if offset is None else offset

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from iggy_broker.logs import event
+
 if TYPE_CHECKING:
     from iggy_broker.clock import Clock
     from iggy_broker.metrics import Counters
@@ -49,4 +51,5 @@ class ClockWatch:
         logger.warning(
             "= the wall clock jumped by %+.1f s; timestamps of messages never go back",
             jump_us / _MICRO,
+            extra=event("clock_jumped", jump_us=jump_us),
         )

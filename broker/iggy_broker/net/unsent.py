@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from iggy_broker.logs import event
+
 if TYPE_CHECKING:
     from iggy_broker.net.outbox import Outbox
 
@@ -44,5 +46,6 @@ class Unsent:
                 "! unread replies take more than %d bytes: closed the client with most, %d",
                 self._bytes_max,
                 holders[largest],
+                extra=event("connection_closed", bytes=holders[largest]),
             )
             largest.give_up()

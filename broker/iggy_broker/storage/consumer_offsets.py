@@ -13,6 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from iggy_broker.errors import Reject
+from iggy_broker.logs import Note
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Disk, File
 from iggy_wire import kernel
@@ -196,10 +197,11 @@ class ConsumerOffsets:
         for name in self._disk.list_folder(folder):
             path = f"{folder}/{name}"
             if not _is_id(name) or self._disk.is_folder(path):
-                self._warn(f"{path}: not an offset file, left alone")
+                self._warn(Note("offset_file_foreign", f"{path}: not an offset file, left alone"))
                 continue
             if len(self) >= CONSUMER_OFFSETS_MAX:
-                self._warn(f"{path}: more than {CONSUMER_OFFSETS_MAX} offsets, ignored")
+                why = f"{path}: more than {CONSUMER_OFFSETS_MAX} offsets, ignored"
+                self._warn(Note("offset_file_ignored", why))
                 continue
             self._load_file(ConsumerKey(kind, int(name)), path, next_offset)
 
@@ -207,15 +209,18 @@ class ConsumerOffsets:
         try:
             offset = _decode(self._disk.read_file(path, bytes_max=_RECORD.size + 1))
         except OSError as error:
-            self._warn(f"{path}: cannot be read, whoever asks for it is refused: {error}")
+            why = f"{path}: cannot be read, whoever asks for it is refused: {error}"
+            self._warn(Note("offset_file_unreadable", why))
             self._unread[key] = next_offset
             return
         if offset is None:
-            self._warn(f"{path}: wrong length or checksum, no offset is stored")
+            why = f"{path}: wrong length or checksum, no offset is stored"
+            self._warn(Note("offset_file_damaged", why))
             return
         file = self._disk.open(path)
         if offset >= next_offset:
-            self._warn(f"{path}: offset {offset} is ahead of the data, which ends at {next_offset}")
+            why = f"offset {offset} is ahead of the data, which ends at {next_offset}"
+            self._warn(Note("offset_drawn_back", f"{path}: {why}", offset=offset, end=next_offset))
             if not self._draw_back(file, key, next_offset):
                 return  # an empty partition has no offset to draw it back to
             offset = next_offset - 1
@@ -244,7 +249,8 @@ class ConsumerOffsets:
                 self._dirty[key] = None
                 self._note_folders(key.kind)
         except OSError as error:
-            self._warn(f"{file.path}: the lower offset cannot be written: {error}")
+            why = f"{file.path}: the lower offset cannot be written: {error}"
+            self._warn(Note("offset_not_written", why))
         return next_offset > 0
 
     def _note_folders(self, kind: int) -> None:

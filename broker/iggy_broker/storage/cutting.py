@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from iggy_broker.logs import Note
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Disk, StorageFailed, may_pass
 from iggy_broker.storage.segment import Segment
@@ -25,6 +26,8 @@ class DecisionKind(StrEnum):
     FOLDER_MISSING = "folder missing"
     FOLDER_SET_ASIDE = "folder set aside"
     PURGE_FINISHED = "purge finished"
+    LIFE_NOTED = "life noted"
+    MARKER_DISBELIEVED = "marker disbelieved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,20 @@ class Decision:
     kept_bytes: int = 0  # of them, kept in `kept_path`
     kept_path: str = ""
     why: str = ""
+
+    @property
+    def note(self) -> Note:
+        """For the log."""
+        return Note(
+            self.kind.name.lower(),
+            str(self),
+            folder=self.folder,
+            offset=self.offset,
+            position=self.position,
+            cut_bytes=self.cut_bytes,
+            kept_bytes=self.kept_bytes,
+            kept_path=self.kept_path,
+        )
 
     def __str__(self) -> str:
         """One line for the log, with the words people search for."""

@@ -57,6 +57,8 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
         _make(place, disk, sync=True)
     elif life is None:
         write_life(disk, folder, Life(place.incarnation, place.purges, purging=False), sync=True)
+        why = "the note whose partition it is was missing or damaged, and is made anew"
+        decisions.append(Decision(DecisionKind.LIFE_NOTED, folder, why=why))
     elif life.incarnation != place.incarnation:
         target = move_away(disk, folder, suffix=f"stale-{life.incarnation}")
         why = f"it belongs to another partition of this number and is now {target}"

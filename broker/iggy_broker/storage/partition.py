@@ -14,6 +14,7 @@ from dataclasses import replace
 from struct import Struct
 
 from iggy_broker.errors import Reject
+from iggy_broker.logs import Note
 from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.cutting import Decision
 from iggy_broker.storage.disk import File, may_pass
@@ -122,8 +123,9 @@ class Partition:
             self.fenced = recovered.fenced
             return False
         self._take(recovered, epoch=self.log.epoch + 1)
-        for text in (*self.recovery, "opened, now that the disk has room"):
-            self._parts.warn(f"{self.place.folder}: {text}")
+        why = f"{self.place.folder}: opened, now that the disk has room"
+        for note in (*[one.note for one in self.recovery], Note("partition_opened", why)):
+            self._parts.warn(note)
         return not self.fenced
 
     @property
@@ -314,7 +316,7 @@ class Partition:
             self._offsets = None
         self._parts.table.clear(self.place.slot)
         if left := take_away(self._parts.disk, self.place.folder, self._parts.syncer):
-            self._parts.warn(left)
+            self._parts.warn(Note("folder_kept", left))
 
     def begin_sync(self, *, checkpoint: bool) -> SyncWork | None:
         """For the group commit: what is unsynced of log and offsets. Holds the files."""

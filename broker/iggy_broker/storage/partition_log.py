@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from iggy_broker.errors import Reject
+from iggy_broker.logs import Note
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Bytes, Disk, File, StorageFailed, may_pass
 from iggy_broker.storage.index_cache import IndexCache
@@ -288,9 +289,8 @@ class PartitionLog:
             try:
                 self._disk.write_file(f"{self.folder}/{layout.CLEAN_FILE}", marker, sync=False)
             except OSError as error:
-                self.warn(
-                    f"{self.folder}: no clean-stop marker, the next start reads more: {error}"
-                )
+                why = f"{self.folder}: no clean-stop marker, the next start reads more: {error}"
+                self.warn(Note("marker_not_written", why))
         self.abandon()
 
     def abandon(self) -> None:
@@ -360,7 +360,7 @@ class PartitionLog:
         kind = -(error.errno or 0)  # segments have theirs at 0 and above
         if isinstance(refused, Reject) and self._told.get(kind) != self.next_offset:
             self._told[kind] = self.next_offset
-            self.warn(f"sends are refused: {refused.detail}")
+            self.warn(Note("sends_refused", f"sends are refused: {refused.detail}"))
         return refused
 
     def _read(self, segment: Segment, offset: int, end_offset: int, bytes_max: int) -> Stretch:
@@ -382,7 +382,7 @@ class PartitionLog:
     def _tell(self, segment: Segment, damage: DamagedError) -> None:
         if self._told.get(segment.first_offset) != damage.end_offset:
             self._told[segment.first_offset] = damage.end_offset
-            self.warn(str(damage))
+            self.warn(Note("damage_found", str(damage), offset=damage.end_offset))
 
 
 def _last_timestamp_us(segment: Segment) -> int:

@@ -53,6 +53,9 @@ def recover(disk: Disk, folder: str, *, rewrite: bool) -> Recovered:
             recovered.segments = segments
             recovered.clean = True
             return recovered
+        if marker.segments:  # else there was no room to note them
+            why = "the files are not as the clean stop left them, and are looked through"
+            recovered.decisions.append(Decision(DecisionKind.MARKER_DISBELIEVED, folder, why=why))
     if firsts:
         _after_crash(disk, folder, firsts, rewrite, recovered)
     disk.remove(f"{folder}/{layout.CLEAN_FILE}")

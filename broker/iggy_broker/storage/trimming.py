@@ -13,6 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from iggy_broker.logs import Note
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.partition_log import PartitionLog
@@ -80,7 +81,8 @@ class Trimming:
         try:
             self._disk.write_file(self._path, record, sync=False)
         except OSError as error:
-            self._log.warn(f"{self._path}: a restart will not know what to delete later: {error}")
+            why = f"{self._path}: a restart will not know what to delete later: {error}"
+            self._log.warn(Note("trim_not_noted", why))
 
     def _load(self) -> int:
         if not self._disk.exists(self._path):

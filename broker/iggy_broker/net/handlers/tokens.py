@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from iggy_broker.errors import Deny
+from iggy_broker.logs import event
 from iggy_broker.metadata import credentials, user_changes
 from iggy_broker.metadata.model import State
 from iggy_broker.net.context import Answer, Context, Row, Services
@@ -67,7 +68,7 @@ async def drop_expired_tokens(services: Services, *, interval_us: int) -> None:
         expired = expired_count(services.replica.state, services.clock.now_us())
         if expired:
             await services.replica.submit(user_changes.DropExpiredTokens())
-            logger.info("= %d expired tokens removed", expired)
+            logger.info("= %d expired tokens removed", expired, extra=event("tokens_removed"))
 
 
 def expired_count(state: State, now_us: int) -> int:

@@ -6,6 +6,7 @@ import logging
 from typing import Final
 
 from iggy_broker.errors import Deny, Reject
+from iggy_broker.logs import event
 from iggy_broker.metadata import access, user_changes
 from iggy_broker.metadata import options as topic_options
 from iggy_broker.metadata.changes import Result
@@ -151,7 +152,7 @@ def _stored(permissions: Permissions | None) -> bytes:
 async def _submit(context: Context, change: UserChange) -> Result:
     result = await context.services.replica.submit(change, caller=context.caller)
     whom = change.name if isinstance(change, user_changes.CreateUser) else change.user
-    told = {"client": context.session.client_number, "user": context.user_id}
+    told = event("user_changed", client=context.session.client_number, user=context.user_id)
     logger.info("= %s: %s", _TOLD[type(change)], whom, extra=told)
     return result
 
