@@ -332,3 +332,14 @@ def test_every_command_here_has_its_own_request(tmp_path: Path) -> None:
     for command, row in dispatch.COMMANDS.items():
         assert row.request is None or row.request.command == command
     assert dispatch.COMMANDS.keys() <= set(Command)
+
+
+def test_a_snapshot_beyond_a_frame_is_refused(tmp_path: Path) -> None:
+    async def work(caller: Caller) -> None:
+        assert len(await caller.body(requests.GetSnapshot(1, (4,)))) > 100
+        caller.services.poll_bytes_max = 100
+        with pytest.raises(Refused) as refused:
+            await caller.body(requests.GetSnapshot(1, (4,)))
+        assert refused.value.args == ("SNAPSHOT_FILE_COMPLETION_FAILED", "status")
+
+    with_broker(tmp_path, work)
