@@ -42,7 +42,8 @@ class Surroundings:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """`loop` is the shard's."""
         self.loop = loop
-        self.disk: Disk = RealDisk()
+        self._files = raise_file_limit()
+        self.disk: Disk = RealDisk(open_files_max=self._files.logs)
         self.clock: Clock = SystemClock()
 
     def syncer(self, on_failed: Callable[[StorageFailed], None], counters: Counters) -> Syncer:
@@ -55,7 +56,7 @@ class Surroundings:
 
     def connections_max(self) -> int:
         """How many clients the operating system lets us have."""
-        return raise_file_limit()
+        return self._files.connections
 
     async def connect(self, link: Link, sock: socket.socket) -> None:
         """Give a link to another shard its socket."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -87,7 +86,7 @@ class Doors:
         self._doors = {}
 
     def send(self, owner: int, session: Session, transport: asyncio.Transport) -> bool:
-        """Move a session with (a duplicate of) its descriptor; False if it must stay."""
+        """Move a session with (the kernel's copy of) its descriptor; False if it must stay."""
         door = self._doors.get(owner)
         user_id = session.user_id
         if door is None or user_id is None or session.memory.serving:
@@ -113,13 +112,10 @@ class Doors:
         return True
 
     def _pass(self, door: socket.socket, moved: bytes, transport: asyncio.Transport) -> bool:
-        descriptor = os.dup(transport.get_extra_info("socket").fileno())
         try:
-            socket.send_fds(door, [moved], [descriptor])
+            socket.send_fds(door, [moved], [transport.get_extra_info("socket").fileno()])
         except OSError:
             return False  # the other shard is slow to take them, or the door is closed
-        finally:
-            os.close(descriptor)
         return True
 
     def _arrived(self, door: socket.socket) -> None:

@@ -12,10 +12,14 @@ import errno
 import resource
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
+from iggy_broker.storage.disk import OPEN_FILES_MAX
+
 BACKLOG: Final = 4096  # connections that wait for accept; asyncio's own default of 100 loses SYNs
-SPARE_FILES: Final = 512  # descriptors that connections must leave for logs and links
+SPARE_FILES: Final = 512  # descriptors for links, slow readers and moments; a quarter if few
+FILES_UNLIMITED: Final = 1 << 20  # as good as no limit: connections and logs have their own
 
 
 class ListenError(Exception):
@@ -52,17 +56,31 @@ async def listen(
     return await loop.create_server(protocol, sock=sock, backlog=BACKLOG)
 
 
-def raise_file_limit() -> int:
-    """Use all descriptors that the system allows us; how many connections that is enough for.
+@dataclass(frozen=True, slots=True)
+class FileBudget:
+    """How a process divides its descriptors, so that none of its parts ever finds the table full.
 
-    Connections beyond it are closed at once: a full descriptor table makes `accept` fail for ever.
+    Connections beyond theirs are closed at once: without a free descriptor `accept` fails for ever.
     """
+
+    connections: int
+    logs: int  # kept open; the disk closes and opens what is beyond
+
+    @classmethod
+    def of(cls, limit: int) -> FileBudget:
+        """The shares of so many descriptors."""
+        spare, logs = min(SPARE_FILES, limit // 4), min(OPEN_FILES_MAX, limit // 4)
+        return cls(limit - spare - logs, logs)
+
+
+def raise_file_limit() -> FileBudget:
+    """Use all descriptors that the system allows us, and divide them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
-    return max(soft - SPARE_FILES, soft // 2)
+    return FileBudget.of(FILES_UNLIMITED if soft == resource.RLIM_INFINITY else soft)
 
 
 def _resolve(host: str, port: int, *, key: str) -> tuple[int, tuple[object, ...]]:

@@ -4,7 +4,13 @@ import socket
 
 import pytest
 
-from iggy_broker.net.listener import ListenError, bind_all, raise_file_limit
+from iggy_broker.net.listener import (
+    SPARE_FILES,
+    FileBudget,
+    ListenError,
+    bind_all,
+    raise_file_limit,
+)
 
 
 def close(sockets: list[socket.socket]) -> None:
@@ -37,4 +43,13 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 
 def test_the_file_limit_leaves_room_for_logs() -> None:
-    assert raise_file_limit() > 0
+    assert raise_file_limit().connections > 0
+
+
+@pytest.mark.parametrize("limit", [64, 256, 1024, 20_000, 1 << 20])
+def test_all_shares_of_the_file_limit_fit(limit: int) -> None:
+    budget = FileBudget.of(limit)
+
+    assert budget.connections >= limit // 2
+    assert budget.logs > 0
+    assert budget.connections + budget.logs <= limit - min(limit // 4, SPARE_FILES)
