@@ -199,6 +199,15 @@ def test_limits_refuse_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert refusal(state, changes.CreatePartitions(0, 0, 1)) is ErrorCode.TOO_MANY_PARTITIONS
 
 
+def test_refusals_of_a_new_topic_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "TOPICS_PER_STREAM_MAX", 1)
+    state = after(changes.CreateStream("s"), changes.CreateTopic("s", "t", 1))
+
+    assert refusal(state, changes.CreateTopic("x", "t", 1)) is ErrorCode.STREAM_ID_NOT_FOUND
+    assert refusal(state, changes.CreateTopic("s", "t", 1)) is ErrorCode.TOPIC_NAME_ALREADY_EXISTS
+    assert refusal(state, changes.CreateTopic("s", "u", 1)) is ErrorCode.TOO_MANY_TOPICS
+
+
 def test_deleted_partitions_come_back_as_another_life() -> None:
     state = after(changes.CreateStream("s"), changes.CreateTopic("s", "t", 3))
 
