@@ -86,9 +86,7 @@ class OwnedPartitions:
                 self.recovery.add(partition)
             for decision in partition.recovery:
                 self._parts.warn(decision.note)
-            if partition.waits:
-                folder, why = partition.place.folder, partition.fenced
-                self._parts.warn(Note("partition_waits", f"{folder}: {why}", folder=folder))
+            self._tell_waiting(partition)
             await asyncio.sleep(0)  # others are served between two recoveries
 
     async def purge_partitions(self, state: State, placed: Sequence[Placed]) -> None:
@@ -96,6 +94,7 @@ class OwnedPartitions:
         del state
         for place, packed in self._mine(placed):
             self.open[packed].purge(place.partition.purges)
+            self._tell_waiting(self.open[packed])
             await asyncio.sleep(0)
 
     async def remove_partitions(self, state: State, placed: Sequence[Placed]) -> None:
@@ -144,6 +143,11 @@ class OwnedPartitions:
         """A clean stop: sync and mark each, so that the next start reads no log."""
         close_all(self.open.values(), self._parts.disk, threads)
         self.open.clear()
+
+    def _tell_waiting(self, partition: Partition) -> None:
+        if partition.waits:
+            folder, why = partition.place.folder, partition.fenced
+            self._parts.warn(Note("partition_waits", f"{folder}: {why}", folder=folder))
 
     def _of_topic(self, state: State, place: GroupPlace) -> Iterator[Partition]:
         """Those of the group's topic that are open here."""

@@ -301,6 +301,8 @@ class Shard:
 
     async def _drain(self, edge: Edge) -> None:
         """Answer what is being served, then close the clients; bounded."""
+        self._counters.ready = 0
+        self._counters.publish()
         edge.doors = None
         timeout_us = self._plan.config.system.sharding.shutdown_drain_timeout_us
         deadline = self._loop.time() + timeout_us / 1_000_000

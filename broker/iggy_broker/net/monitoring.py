@@ -62,7 +62,8 @@ class Monitoring:
             shard for shard, is_ready in enumerate(self._shared.values("ready")) if not is_ready
         ]
         if waiting:
-            return web.Response(status=503, text=f"recovering: shards {waiting}\n")
+            text = f"recovering or stopping: shards {waiting}\n"
+            return web.Response(status=503, text=text)
         return web.Response(text="ready\n")
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -107,6 +107,26 @@ def test_an_answer_means_every_shard_has_the_change(tmp_path: Path) -> None:
     with_shards(tmp_path, work)
 
 
+def test_a_journal_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(shards: Shards) -> None:
+        await shards.writer.submit(changes.CreateStream("before"))
+        before = shards.writer.journal_figures
+        monkeypatch.setattr(journal, "JOURNAL_BYTES_HARD_MAX", before.size_bytes)
+        for one in shards.all:
+            with pytest.raises(Deny, match="metadata cannot be written"):
+                await one.submit(changes.CreateStream("refused"))
+
+        assert shards.writer.journal_figures == before
+        assert (before.entries, before.waiting) == (1, 0)
+        assert before.oldest_us > 0
+
+    with_shards(tmp_path, work)
+
+    assert [vars(record)["event"] for record in caplog.records] == ["changes_refused"] * 3
+
+
 def test_many_at_once_from_everywhere_end_in_one_order(tmp_path: Path) -> None:
     async def work(shards: Shards) -> None:
         made = [
