@@ -1,8 +1,9 @@
 """Passwords are hashed and verified in threads, and few at a time.
 
 Each takes tens of milliseconds and megabytes. Whoever gave the right one lately is known by a keyed
-hash of it, so that a storm of reconnects costs nothing; a wrong password always takes the slow
-road, and as long for nobody as for somebody.
+hash of it, and who gives the same while it is verified waits for that answer, so that a storm of
+reconnects costs one; a wrong password always takes the slow road, and as long for nobody as for
+somebody.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ PASSWORD_BYTES: Final = range(3, 101)
 class Passwords:
     """The slow work of one shard, off its loop."""
 
-    __slots__ = ("_executor", "_key", "_known", "_waiting")
+    __slots__ = ("_being_verified", "_executor", "_key", "_known", "_waiting")
 
     def __init__(self) -> None:
         """Threads start with the first password, so this may be made before a fork."""
         self._executor = ThreadPoolExecutor(HASHING_MAX, thread_name_prefix="password")
         self._key = secrets.token_bytes(32)
         self._known: set[bytes] = set()
+        self._being_verified: dict[bytes, asyncio.Future[bool]] = {}  # of WAITING_MAX at most
         self._waiting = 0
 
     @property
@@ -53,9 +55,14 @@ class Passwords:
         mark = self._mark(stored, password)
         if user is not None and mark in self._known:
             return user.active
-        if self._waiting >= WAITING_MAX:
-            return False
-        good = await self._run(credentials.verify, stored, password)
+        verified = self._being_verified.get(mark)
+        if verified is None:
+            if self._waiting >= WAITING_MAX:
+                return False
+            verified = asyncio.ensure_future(self._run(credentials.verify, stored, password))
+            self._being_verified[mark] = verified
+            verified.add_done_callback(lambda _: self._being_verified.pop(mark))
+        good = await asyncio.shield(verified)
         if not good or user is None or not user.active:
             return False
         if len(self._known) >= KNOWN_MAX:
