@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -256,5 +257,34 @@ def test_a_fresh_start_finds_nothing(tmp_path: Path) -> None:
             sent = admin.send(stream, TOPIC, Partitioning.partition(0), [Message(b"new")])
             assert sent.base_offset == 0
         assert broker.stop() == 0, broker.text()
+    finally:
+        broker.end()
+
+
+class AsOthersStartIt(BrokerProcess):
+    """With the variables and the flag that tests of the released client use."""
+
+    def environment(self) -> dict[str, str]:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("IGGY_")}
+        return ours | {
+            "IGGY_PATH": str(self.data),
+            "IGGY_LOGGING_LEVEL": "info",
+            "IGGY_TCP_ADDRESS": "127.0.0.1:0",
+            "IGGY_HTTP_ENABLED": "false",
+            "IGGY_QUIC_ENABLED": "false",
+            "IGGY_WEBSOCKET_ENABLED": "false",
+            "IGGY_MONITORING_ADDRESS": "127.0.0.1:0",  # ours; two brokers may run here
+        }
+
+
+def test_it_starts_as_tests_of_the_released_client_start_a_server(tmp_path: Path) -> None:
+    broker = AsOthersStartIt(tmp_path)
+    broker.arguments = ["--with-default-root-credentials"]
+    broker.start()  # which finds the address in runtime/current_config.toml
+    try:
+        with Client.connect(broker.address, "iggy", "iggy") as admin:
+            admin.ping()
+        assert broker.stop() == 0, broker.text()
+        assert "warning" not in {record["level"] for record in broker.records()}
     finally:
         broker.end()
