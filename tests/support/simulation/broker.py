@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import random
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -25,7 +28,7 @@ from iggy_broker.storage.syncer import Lane, Syncer
 from iggy_broker.surroundings import Closeable, Surroundings
 from simulation.disk import FaultyDisk
 from simulation.doors import SimulatedDoor, SimulatedDoors
-from simulation.loop import Inline, Schedule, SimulatedClock, SimulatedLoop
+from simulation.loop import Inline, Schedule, SimulatedClock, SimulatedLoop, told
 from simulation.network import Network, Socket, link_up, listen
 
 ROOT = "/mnt/data"
@@ -51,11 +54,16 @@ def small_config() -> Config:
     )
     return replace(
         config,
+        consumer_group=replace(config.consumer_group, rebalancing_timeout_us=400_000),
         monitoring=replace(config.monitoring, enabled=False),
         metadata=replace(config.metadata, journal_slots=12),
         root=replace(config.root, username=USERNAME, password=Secret(PASSWORD)),
         system=system,
     )
+
+
+class EndedError(BaseException):
+    """The process ended itself. Not an Exception: nobody may handle it."""
 
 
 _Done = Callable[[OSError | None], None]
@@ -115,7 +123,8 @@ class SimulatedSyncer(Syncer):
             run, done = self._queued.pop(number)
             self._done[number] = (done, run())
         for number in sorted(self._done):
-            self._loop.call_soon(*self._done.pop(number))
+            tell, error = self._done.pop(number)
+            self._loop.call_soon(tell, error)
 
 
 class SimulatedSurroundings(Surroundings):
@@ -127,6 +136,7 @@ class SimulatedSurroundings(Surroundings):
         self.clock = broker.clock
         self.edge: Edge | None = None
         self.on_stop: Callable[[], None] = lambda: None
+        self.on_orphaned: Callable[[], None] = lambda: None
         self._broker = broker
         self._simulated = loop
         self._shard = shard
@@ -149,15 +159,17 @@ class SimulatedSurroundings(Surroundings):
 
     def doors(self, edge: Edge, doors: dict[int, Any]) -> Doors:
         self.edge = edge
+        self._broker.on_edge(edge)
         return SimulatedDoors(edge, doors)
 
     def watch(
         self, lifeline: int, *, on_stop: Callable[[], None], on_orphaned: Callable[[], None]
     ) -> None:
-        self.on_stop = on_stop
+        self.on_stop, self.on_orphaned = on_stop, on_orphaned
 
     def die(self, code: int) -> None:
-        raise AssertionError("nobody is orphaned here: the supervisor is never killed alone")
+        self._broker.died(self._shard, code)
+        raise EndedError
 
 
 class SimulatedBroker:
@@ -180,6 +192,7 @@ class SimulatedBroker:
         self.tasks: list[asyncio.Task[int]] = []
         self.shards: list[Shard] = []
         self.counters = SharedCounters(shards_count)
+        self.on_edge: Callable[[Edge], None] = lambda edge: None  # a shard lets clients in
 
     def start(self) -> None:
         """What the supervisor does, up to the fork, and the shards' first step.
@@ -231,10 +244,13 @@ class SimulatedBroker:
         self.tasks.append(task)
 
         def ended(task: asyncio.Task[int]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
+            if task.cancelled():
+                self.failures.append(f"shard {shard}: cancelled while {task.get_stack()}")
+            elif (error := task.exception()) is not None:
                 if not isinstance(error, Exception):
                     return  # the machine stopped
-                self.failures.append(f"shard {shard} at start: {type(error).__name__}: {error}")
+                told = "".join(traceback.format_exception(error)[-3:])
+                self.failures.append(f"shard {shard} at start: {told}")
             code = 70 if task.cancelled() or task.exception() else task.result()
             self._ended(shard, code)
 
@@ -279,6 +295,22 @@ class SimulatedBroker:
         """One process dies by itself; the supervisor stops the others."""
         self._ended(shard, -9)
 
+    def kill_supervisor(self) -> None:
+        """The shards notice it, each in its time."""
+        self.schedule.note("the supervisor is killed")
+        for around, loop in zip(self.around, self.loops, strict=True):
+            if not loop.dead:
+                loop.call_later(self.network.chance.uniform(0.0, 0.01), around.on_orphaned)
+
+    def died(self, shard: int, code: int) -> None:
+        """A process ended itself, and leaves everything as it is."""
+        loop = self.loops[shard]
+        self.schedule.note("died", loop.name, code)
+        self.codes[shard] = code
+        loop.dead = True
+        self.network.process_died(loop)
+        loop.kill()
+
     def kill(self) -> None:
         """SIGKILL for all processes."""
         for loop in self.loops:
@@ -304,7 +336,7 @@ class SimulatedBroker:
         self.schedule.note("ended", loop.name, code)
         self.codes[shard] = code
         for context in loop.errors:
-            self.failures.append(f"{loop.name}: {context.get('message')}: {context}")
+            self.failures.append(f"{loop.name}: {told(context)}")
         loop.dead = True
         self.network.process_died(loop)
         loop.kill()
@@ -313,12 +345,31 @@ class SimulatedBroker:
 
 
 @contextlib.contextmanager
-def quick_passwords() -> Iterator[None]:
-    """Argon2 takes longer than a whole life of a simulated broker, and salts at random."""
-    real = credentials.hash_password, credentials.verify
+def quick_passwords(seed: int) -> Iterator[None]:
+    """Argon2 takes longer than a whole life of a simulated broker; it and tokens are random."""
+    chance = random.Random(f"tokens-{seed}")
+    names = ("hash_password", "verify", "new_token")
+    real = {name: getattr(credentials, name) for name in names}
     credentials.hash_password = lambda password: f"hash of {password}"
     credentials.verify = lambda stored, password: stored == f"hash of {password}"
+    credentials.new_token = lambda: f"{chance.getrandbits(400):x}"
     try:
         yield
     finally:
-        credentials.hash_password, credentials.verify = real
+        for name in names:
+            setattr(credentials, name, real[name])
+
+
+@contextlib.contextmanager
+def no_exit() -> Iterator[None]:
+    """Nothing may end this very process: then nobody would be told why."""
+    real = os._exit
+
+    def refused(status: int) -> NoReturn:
+        raise AssertionError(f"os._exit({status}) in a simulated process")
+
+    os._exit = refused
+    try:
+        yield
+    finally:
+        os._exit = real

@@ -12,6 +12,7 @@ from iggy_client.errors import LinkError
 from iggy_client.session import REPLY_BYTES_MAX, Call, Session, login_request
 from iggy_wire.framing import FrameReader
 from iggy_wire.replies import LoginReply
+from iggy_wire.request_base import Request
 from simulation.broker import PASSWORD, USERNAME
 from simulation.loop import SimulatedLoop
 from simulation.network import Network, SimulatedTransport
@@ -73,13 +74,17 @@ class SimulatedClient:
     def is_connected(self) -> bool:
         return self.transport is not None and self._frames.is_open
 
-    async def connect(self, shard: int) -> None:
-        """Connect and log in. LinkError or ConnectionError if that fails."""
+    async def connect(self, shard: int, login: Request | None = None) -> None:
+        """Connect and log in, as root if not told otherwise.
+
+        LinkError or ConnectionError if that fails, ClientError if the login is refused.
+        """
         self.disconnect()
         self._frames = _Frames()
         self.session = self._new_session()
         self.transport = await self.network.connect(self.loop, self._frames, shard=shard)
-        await self.call(Call(login_request(USERNAME, PASSWORD), LoginReply.decode))
+        login = login or login_request(USERNAME, PASSWORD)
+        await self.call(Call(login, LoginReply.decode))
 
     def disconnect(self) -> None:
         if self.transport is not None:

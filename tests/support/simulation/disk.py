@@ -1,14 +1,18 @@
 """The crashing disk with a trace, with rot, and with syncs that take their time.
 
 Faults of `SimulatedDisk`: power cut (lost and torn writes, lost folder entries), killed process, no
-space, failed sync (its pages are never written), crash in the middle of the nth operation.
+space, failed sync (its pages are never written), failed sync of a folder, failed read, crash in the
+middle of the nth operation.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Iterator
 
-from simulated_disk import Crashed, Node, SimulatedDisk
+from simulated_disk import Crashed, SimulatedDisk
+from simulated_nodes import Node
 from simulation.loop import Schedule
 from simulation.network import hash_of
 
@@ -24,26 +28,53 @@ class FaultyDisk(SimulatedDisk):
         self.schedule = schedule
         self.stopped = False  # the operation at which it was to crash has come
         self.slow_until_s = 0.0
-        self.failed_syncs = 0
+        self.spared = 0  # so many syncs or reads go well before those that are to fail
         self._delays = random.Random(f"disk-{seed}")
 
     def sync_duration_s(self) -> float:
         slow = self.schedule.now_s < self.slow_until_s
+        self.happened["slow syncs"] += slow
         return self._delays.uniform(*(SLOW_S if slow else QUICK_S))
 
     def crash(self, *, power_cut: bool) -> FaultyDisk:
         base = super().crash(power_cut=power_cut)
         after = FaultyDisk(self.schedule, self.chance.randrange(1 << 30))
         after.entries = base.entries
-        after.failed_syncs = self.failed_syncs
+        after.happened = self.happened
         self.crash_at = 0  # whoever still holds the old one gets nothing done
         self.stopped = True
         return after
+
+    def reading(self, path: str) -> None:
+        if self.failing_reads:
+            self.schedule.note("read", path, self.failing_reads, self.spared)
+        with self._sparing("failing_reads"):
+            super().reading(path)
+
+    @contextlib.contextmanager
+    def _sparing(self, faults: str) -> Iterator[None]:
+        """Let a few go well before the first that fails."""
+        coming = getattr(self, faults)
+        if not coming or not self.spared:
+            yield
+            return
+        self.spared -= 1
+        setattr(self, faults, 0)
+        try:
+            yield
+        finally:
+            setattr(self, faults, coming)
+
+    def make_well(self) -> None:
+        """No fault is in force any more."""
+        self.capacity_bytes = None
+        self.failing_syncs = self.failing_folder_syncs = self.failing_reads = self.spared = 0
 
     def rot(self, path: str, chance: random.Random) -> int:
         """Flip one bit, in the page cache and for good; where."""
         node = self.entries[path]
         at = chance.randrange(len(node.data))
+        self.happened["bits that rotted"] += 1
         for content in (node.data, node.durable):
             if at < len(content):
                 content[at] ^= 1 << chance.randrange(8)
@@ -70,9 +101,8 @@ class FaultyDisk(SimulatedDisk):
 
     def sync(self, node: Node) -> None:
         self.schedule.note("sync", node.made_as, len(node.data), self.failing_syncs)
-        if self.failing_syncs:
-            self.failed_syncs += 1
-        super().sync(node)
+        with self._sparing("failing_syncs"):
+            super().sync(node)
 
     def rename(self, source: str, target: str) -> None:
         self.schedule.note("rename", source, target)
@@ -83,8 +113,9 @@ class FaultyDisk(SimulatedDisk):
         super().remove(path)
 
     def sync_folder(self, path: str) -> None:
-        self.schedule.note("sync folder", path)
-        super().sync_folder(path)
+        self.schedule.note("sync folder", path, self.failing_folder_syncs)
+        with self._sparing("failing_folder_syncs"):
+            super().sync_folder(path)
 
     def _make(self, path: str, node: Node) -> None:
         self.schedule.note("make", path)

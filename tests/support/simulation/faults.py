@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+from iggy_broker.storage.layout import CLEAN_FILE
 from simulation.broker import SimulatedBroker
 from simulation.disk import FaultyDisk
 from simulation.loop import SimulatedLoop
 from simulation.network import Network
 
-TROUBLES = ("cut", "no space", "slow disk", "clock jump", "stall")
+TROUBLES = ("cut", "no space", "slow disk", "clock jump", "stall", "read error")
 CLOCK_JUMPS_US = (-3_600_000_000, -50_000, 50_000, 86_400_000_000)
 
 
@@ -51,6 +52,9 @@ class Troubles:
             self._operator.call_later(chance.uniform(0.01, 0.06), _make_room, disk)
         elif kind == "slow disk":
             disk.slow_until_s = now_s + chance.uniform(0.01, 0.2)
+        elif kind == "read error":
+            disk.failing_reads = chance.randint(1, 6)
+            self._operator.call_later(chance.uniform(0.01, 0.06), _read_again, disk)
         elif kind == "clock jump":
             broker.clock.offset_us += chance.choice(CLOCK_JUMPS_US)
         else:
@@ -61,9 +65,20 @@ def _make_room(disk: FaultyDisk) -> None:
     disk.capacity_bytes = None
 
 
-def rot(disk: FaultyDisk, suffix: str, chance: random.Random) -> tuple[int, int] | None:
-    """Flip a bit in a file of stream 0; topic and partition, None if there is no such file."""
-    paths = [path for path in disk.files(suffix) if "/streams/0/" in path]
+def _read_again(disk: FaultyDisk) -> None:
+    disk.failing_reads = 0
+
+
+def rot(
+    disk: FaultyDisk, suffix: str, chance: random.Random, *, unread: bool = False
+) -> tuple[int, int] | None:
+    """Flip a bit in a file of stream 0; topic and partition, None if there is no such file.
+
+    `unread`: in a partition that was opened by its marker and not read since.
+    """
+    paths = [path for path in disk.files(suffix) if "/streams/0/" in path and "/cut/" not in path]
+    if unread:
+        paths = [path for path in paths if disk.exists(f"{path.rpartition('/')[0]}/{CLEAN_FILE}")]
     if not paths:
         return None
     path = chance.choice(paths)

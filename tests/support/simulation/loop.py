@@ -14,6 +14,7 @@ import hashlib
 import heapq
 import itertools
 import random
+import traceback
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
@@ -240,6 +241,13 @@ def _throw_away(task: asyncio.Task[Any]) -> None:
         task.get_coro().close()  # type: ignore[union-attr]
     except BaseException:  # noqa: BLE001 - its clean-up touches a world that is gone
         return
+
+
+def told(context: dict[str, Any]) -> str:
+    """What a loop's handler was given, with the place where it was raised."""
+    error = context.get("exception")
+    lines = [] if error is None else traceback.format_exception(error)[-4:]
+    return f"{context.get('message')}: {''.join(lines)}"
 
 
 class Inline(Executor):

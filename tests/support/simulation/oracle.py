@@ -3,8 +3,8 @@
 1. Acknowledged is kept: through a kill always; through a power cut when the topic is persisted.
 2. Offsets are dense, and an offset that somebody saw is never given to other bytes.
 3. What is polled is what was sent. 4. Recovery invents nothing, and nothing that was refused or
-lost comes back. 5. Stored offsets never pass the end, and are what was stored.
-6. Metadata that was answered is there, on every shard.
+lost comes back. 5. Stored offsets never pass the end, and are what was stored. 6. Metadata that was
+answered is there, on every shard. 7. Only what was asked for and passed by all readers is deleted.
 
 After a power cut, a partition that is not persisted may have lost its end: what was seen there is
 then forgotten, but only beyond what an earlier recovery already had.
@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from iggy_wire.batch import Message, messages
-
-ABSENT = -1  # in a set of candidates: no offset is stored
+from simulation.stored import ABSENT, Doing, Head, Reader, Stored
 
 Key = tuple[str, str, int]  # stream, topic, partition
 
@@ -47,12 +46,21 @@ class Partition:
     bound: dict[int, Sent] = field(default_factory=dict)
     open: dict[int, Sent] = field(default_factory=dict)  # sent, not answered
     acked_end: int = 0
+    seen_end: int = 0  # somebody saw an offset below
     floor: int = 0  # messages below survive anything
     damaged: bool = False  # rot was put into its log
     purging: bool = False  # a purge that was not answered
-    stored: dict[int, set[int]] = field(default_factory=dict)  # by consumer, candidates
-    kept: dict[int, set[int]] = field(default_factory=dict)  # the same, through a power cut
-    late: dict[int, set[int]] = field(default_factory=dict)  # not answered: may be done later
+    stored: Stored = field(default_factory=Stored)
+    head: Head = field(default_factory=Head)
+
+    @property
+    def end_at_most(self) -> int:
+        """Where the log may end by now."""
+        return self.seen_end + len(self.open)
+
+    def moved(self) -> None:
+        """An offset was stored or a deletion asked for: more of the head may go."""
+        self.head.advance(self.stored, self.end_at_most)
 
 
 class Oracle:
@@ -62,11 +70,16 @@ class Oracle:
         self.partitions: dict[Key, Partition] = {}
         self.sent: dict[bytes, Sent] = {}
         self.streams: dict[str, bool | None] = {}  # name → there, not there, not known
+        self.groups: dict[tuple[str, str], bool | None] = {}  # (topic, name) of the main stream
         self.counts: dict[str, int] = {}
         self._numbers = 0
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
+
+    def of_topic(self, stream: str, topic: str) -> list[Key]:
+        """The partitions of a topic."""
+        return [key for key in self.partitions if key[:2] == (stream, topic)]
 
     def make(self, key: Key, size_bytes: int) -> Message:
         """A message that differs from all others; sent as soon as `sending` is told."""
@@ -112,23 +125,43 @@ class Oracle:
     ) -> int:
         """A poll from offset `start`, when `needed_end` was acknowledged before it began."""
         partition = self.partitions.get(key)
-        offset = start
+        found = list(messages(region))
         if partition is None:
-            return offset
-        for message in messages(region):
-            if message.offset != offset:
-                raise ViolationError(f"{key}: offset {message.offset} where {offset} was due")
-            self._bind(partition, offset, message.payload, "polled")
-            if message.id != self.sent[message.payload].number:
-                raise ViolationError(f"{key}: offset {offset} has another message's id")
+            return start
+        if found and found[0].offset > start:
+            self._head_seen(partition, found[0].offset)
+            start = found[0].offset
+        offset = start
+        for message in found:
+            self._bind_next(partition, offset, message, "polled")
             offset += 1
-        if offset == start < needed_end and not (partition.damaged or partition.purging):
-            raise ViolationError(f"{key}: nothing at {start}, acknowledged up to {needed_end}")
+        if not found:
+            self._nothing_found(partition, start, needed_end)
         if offset > start and current_offset < offset - 1:
             raise ViolationError(f"{key}: current offset {current_offset}, read {offset - 1}")
         if partition.persisted:
             partition.floor = max(partition.floor, offset)
         return offset
+
+    def _nothing_found(self, partition: Partition, start: int, needed_end: int) -> None:
+        excused = partition.damaged or partition.purging or partition.head.allowed >= needed_end
+        if start < needed_end and not excused:
+            told = f"{partition.key}: nothing at {start}, acknowledged up to {needed_end}"
+            raise ViolationError(told)
+
+    def _head_seen(self, partition: Partition, first: int) -> None:
+        """The log begins at `first`: what is missing before it was asked for, and passed by all."""
+        allowed, key = partition.head.allowed, partition.key
+        if first > allowed and not (partition.damaged or partition.purging):
+            raise ViolationError(f"{key}: begins at {first}, may be deleted up to {allowed}")
+
+    def _bind_next(self, partition: Partition, offset: int, message: Message, how: str) -> None:
+        key = partition.key
+        if message.offset != offset:
+            raise ViolationError(f"{key}: offset {message.offset} where {offset} was due")
+        self._bind(partition, offset, message.payload, how)
+        if message.id != self.sent[message.payload].number:
+            raise ViolationError(f"{key}: offset {offset} has another message's id")
 
     def _bind(self, partition: Partition, offset: int, payload: bytes, how: str) -> None:
         key = partition.key
@@ -148,42 +181,46 @@ class Oracle:
             raise ViolationError(f"{key}: {how} at {offset}: the offset is used again: {detail}")
         sent.offset = offset
         partition.bound[offset] = sent
+        partition.seen_end = max(partition.seen_end, offset + 1)
         partition.open.pop(sent.number, None)
 
     # a restart
 
     def restarted(
-        self, key: Key, found: list[Message], *, power_cut: bool, synced_at_start: bool
+        self, key: Key, found: list[Message], end: int, *, power_cut: bool, synced_at_start: bool
     ) -> None:
-        """All that a partition has, read before any client is let in."""
-        partition = self.partitions[key]
-        end = len(found)
-        partition = self._settle_purge(partition, found)
+        """All that a partition has, read before any client is let in; it ends at `end`."""
+        partition = self._settle_purge(self.partitions[key], found)
+        partition.stored.restarted()
+        if power_cut:
+            durable = partition.offsets_persisted and partition.persisted
+            partition.stored.after_power_cut(durable=durable, end=end)
+        partition.head.restarted(end)
+        partition.head.advance(partition.stored, end)  # what waited may go since the start
         if partition.damaged:
             self._forget(partition, end, "its partition rotted")
+            partition.seen_end = end
             return
         if not partition.persisted and power_cut:
             if end < partition.floor:
                 raise ViolationError(f"{key}: ends at {end}, had {partition.floor} on the disk")
             self._forget(partition, end, "a power cut took it")
-        self._compare(partition, found)
+        self._compare(partition, found, end)
         for sent in partition.open.values():
             sent.gone = "it was not there after a restart"
         partition.open.clear()
-        partition.late.clear()
-        partition.acked_end = end
+        partition.acked_end = partition.seen_end = end
         if partition.persisted or synced_at_start:
             partition.floor = end
-        if power_cut:
-            self._offsets_after_power_cut(partition)
 
-    def _compare(self, partition: Partition, found: list[Message]) -> None:
+    def _compare(self, partition: Partition, found: list[Message], end: int) -> None:
         """Nothing is missing, and nothing is there that was not sent."""
-        key, end = partition.key, len(found)
-        for place, message in enumerate(found):
-            if message.offset != place:
-                raise ViolationError(f"{key}: offset {message.offset} where {place} was due")
-            self._bind(partition, place, message.payload, "recovered")
+        key, first = partition.key, found[0].offset if found else end
+        self._head_seen(partition, first)
+        for place, message in enumerate(found, first):
+            self._bind_next(partition, place, message, "recovered")
+        if first + len(found) != end:
+            raise ViolationError(f"{key}: read up to {first + len(found)}, ends at {end}")
         lost = [offset for offset in partition.bound if offset >= end]
         if lost:
             raise ViolationError(f"{key}: ends at {end}, but {min(lost)} to {max(lost)} were seen")
@@ -212,62 +249,66 @@ class Oracle:
             key, partition.persisted, partition.offsets_persisted, damaged=partition.damaged
         )
 
-    # consumer offsets
+    # stored offsets
 
-    def storing(self, key: Key, consumer: int, offset: int) -> None:
-        """A store is on its way: it may be done or not."""
-        if (partition := self.partitions.get(key)) is not None:
-            for candidates in (partition.stored, partition.kept):
-                candidates.setdefault(consumer, {ABSENT}).add(offset)
+    def storing(self, key: Key, reader: Reader, offset: int) -> Doing:
+        """A store (ABSENT: its deletion) is on its way: it may be done or not."""
+        return self._begun(key, reader, offset, blind=False)
 
-    def stored(self, key: Key, consumer: int, offset: int) -> None:
-        if (partition := self.partitions.get(key)) is not None:
-            late = partition.late.get(consumer, set())
-            partition.stored[consumer] = {offset} | late
-            partition.kept[consumer] = {offset} | late
+    def committing(self, key: Key, reader: Reader) -> Doing:
+        """A poll with auto-commit is on its way."""
+        return self._begun(key, reader, None, blind=True)
 
-    def unanswered(self, key: Key, consumer: int, offset: int) -> None:
-        """A store was cut off. Until a restart it may still happen, also after later ones."""
-        if (partition := self.partitions.get(key)) is not None:
-            partition.late.setdefault(consumer, set()).add(offset)
+    def reading(self, key: Key, reader: Reader) -> Doing:
+        """Somebody asks what is stored."""
+        return self._begun(key, reader, None, blind=False)
 
-    def committing(self, key: Key, consumer: int, last: int | None) -> None:
-        """A poll with auto-commit. `last` None: its answer never came, it may have read any end."""
+    def _begun(self, key: Key, reader: Reader, offset: int | None, *, blind: bool) -> Doing:
         partition = self.partitions.get(key)
         if partition is None:
-            return
-        late = partition.late.setdefault(consumer, set())
-        ends = range(len(partition.bound) + len(partition.open) + 1)
-        if last is None:
-            late.update(ends)
-        for candidates in (partition.stored, partition.kept):
-            if last is None:
-                candidates[consumer] = candidates.get(consumer, {ABSENT}) | set(ends)
-            else:
-                candidates[consumer] = {last} | late  # the poll began behind what was stored
+            return Doing(reader)
+        doing = partition.stored.begin(reader, offset, blind=blind)
+        partition.moved()
+        return doing
 
-    def offset_read(self, key: Key, consumer: int, found: tuple[int, int] | None) -> None:
+    def stored(self, key: Key, doing: Doing, offset: int | None) -> None:
+        """It was answered; None: nothing was stored."""
+        if (partition := self.partitions.get(key)) is None:
+            return
+        if offset is None:
+            partition.stored.refused(doing)
+        else:
+            partition.stored.stored(doing, offset)
+        partition.moved()
+
+    def cut_off(self, key: Key, doing: Doing) -> None:
+        """The answer never came. Until a restart it may still happen, also after later ones."""
+        if (partition := self.partitions.get(key)) is not None:
+            partition.stored.cut_off(doing, {ABSENT, *range(partition.end_at_most + 1)})
+            partition.moved()
+
+    def offset_read(self, key: Key, doing: Doing, found: tuple[int, int] | None) -> None:
         """(stored, current) as the broker says, None if nothing is stored."""
-        partition = self.partitions.get(key)
-        if partition is None:
+        if (partition := self.partitions.get(key)) is None:
             return
-        stored = ABSENT if found is None else found[0]
+        offset = ABSENT if found is None else found[0]
         if found is not None and found[0] > found[1]:
             raise ViolationError(f"{key}: stored offset {found[0]} beyond the end {found[1]}")
-        candidates = partition.stored.get(consumer, {ABSENT})
-        if stored not in candidates and not partition.damaged:
-            wanted = sorted(candidates)[:6]
-            raise ViolationError(f"{key}: consumer {consumer} has {stored}, stored was {wanted}")
-        partition.stored[consumer] = {stored} | partition.late.get(consumer, set())
+        wanted = sorted(partition.stored.of(doing.reader))[:6]
+        if not partition.stored.read(doing, offset) and not partition.damaged:
+            raise ViolationError(f"{key}: {doing.reader} has {offset}, stored was {wanted}")
 
-    def _offsets_after_power_cut(self, partition: Partition) -> None:
-        if partition.offsets_persisted and partition.persisted:
-            partition.stored = {one: set(kept) for one, kept in partition.kept.items()}
-            return
-        anything = {ABSENT, *range(partition.acked_end + 1)}
-        for consumer in partition.stored:
-            partition.stored[consumer] = set(anything)
-            partition.kept[consumer] = set(anything)
+    # deletion of the oldest segments
+
+    def trimming(self, key: Key) -> None:
+        if (partition := self.partitions.get(key)) is not None:
+            partition.head.asking()
+            partition.moved()
+
+    def trimmed(self, key: Key, *, answered: bool) -> None:
+        if (partition := self.partitions.get(key)) is not None:
+            partition.head.asked(partition.end_at_most, answered=answered)
+            partition.moved()
 
     # metadata
 
@@ -289,3 +330,18 @@ class Oracle:
         self.stream_seen(names, dict(self.streams))
         for name in self.streams:
             self.streams[name] = name in names
+
+    def groups_settled(self, topic: str, found: dict[str, int]) -> None:
+        """The groups of a topic after a restart, by name, with how many members they have."""
+        for (of, name), there in self.groups.items():
+            if of == topic and there is not None and there is not (name in found):
+                told = "was made, and is missing" if there else "was deleted, and is there"
+                raise ViolationError(f"group {name} of {topic} {told}")
+        for name, members_count in found.items():
+            if (topic, name) not in self.groups:
+                raise ViolationError(f"group {name} of {topic} was invented")
+            if members_count:
+                raise ViolationError(f"group {name} of {topic} has members after a restart")
+        for of, name in self.groups:
+            if of == topic:
+                self.groups[of, name] = name in found

@@ -1,6 +1,6 @@
 """Bugs to be found: each makes the broker break one promise while it is in force.
 
-They are put into the product from outside, by replacing one method, so that the product has no
+They are put into the product from outside, by replacing one function, so that the product has no
 switch for them.
 """
 
@@ -10,15 +10,25 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from iggy_broker.net import targets
+from iggy_broker.net.edge import Edge
+from iggy_broker.net.handlers import offsets
+from iggy_broker.net.resolver import Resolver
+from iggy_broker.net.targets import group_place
+from iggy_broker.storage import life, partition
+from iggy_broker.storage.consumer_offsets import ConsumerOffsets
 from iggy_broker.storage.partition import Partition
 from iggy_broker.storage.partition_log import PartitionLog
+from iggy_broker.storage.segment import Segment
+from iggy_broker.storage.trimming import Trimming
+from iggy_wire.primitives import ConsumerKind
 from simulation.disk import FaultyDisk
 
 Plant = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 @contextlib.contextmanager
-def _replaced(owner: type, name: str, value: object) -> Iterator[None]:
+def _replaced(owner: object, name: str, value: object) -> Iterator[None]:
     real = owner.__dict__[name]
     setattr(owner, name, value)
     try:
@@ -92,9 +102,127 @@ def offset_reuse() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def purge_without_folder_sync() -> Iterator[None]:
+    """A purge removes files, and lets the names come back."""
+    real = life.purge_folder
+
+    def purge_folder(disk: Any, *args: Any) -> None:
+        real(_WithoutFolderSync(disk), *args)
+
+    with (
+        _replaced(life, "purge_folder", purge_folder),
+        _replaced(partition, "purge_folder", purge_folder),
+    ):
+        yield
+
+
+class _WithoutFolderSync:
+    """A disk as another."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def sync_folder(self, path: str) -> None:
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def deletion_over_the_barrier() -> Iterator[None]:
+    """Segments that were asked for go, whoever has yet to read them."""
+    real = Trimming.take
+
+    def take(self: Trimming, lowest_stored: int | None) -> list[int]:
+        return real(self, None)
+
+    with _replaced(Trimming, "take", take):
+        yield
+
+
+@contextlib.contextmanager
+def unreadable_is_absent() -> Iterator[None]:
+    """An offset that the disk cannot read counts as none."""
+    real = ConsumerOffsets._load_file
+
+    def load_file(self: ConsumerOffsets, *args: Any) -> None:
+        real(self, *args)
+        self._unread.clear()
+
+    with _replaced(ConsumerOffsets, "_load_file", load_file):
+        yield
+
+
+@contextlib.contextmanager
+def rot_unseen() -> Iterator[None]:
+    """What an earlier process wrote is handed out unread."""
+    with _replaced(Segment, "_verify", lambda *args: None):
+        yield
+
+
+@contextlib.contextmanager
+def stale_commits() -> Iterator[None]:
+    """Whoever was a member may commit for ever."""
+
+    def group(context: Any, target: Any, consumer: Any) -> Any:
+        return group_place(context.services.replica.state, consumer, target)
+
+    with _replaced(offsets, "_group", group):
+        yield
+
+
+@contextlib.contextmanager
+def polls_of_strangers() -> Iterator[None]:
+    """A group hands messages to those who do not own the partition."""
+
+    def group_target(services: Any, request: Any, session: int) -> targets.ReadTarget:
+        state = services.replica.state
+        found = state.find_topic(request.stream.value, request.topic.value)
+        if found is None or request.partition_id is None:
+            return targets.NOT_OWNED
+        stream, topic = found
+        target = targets.target_of(services, stream, topic, request.partition_id)
+        place = group_place(state, request.consumer, target)
+        if place is None:
+            return targets.NOT_OWNED
+        key = partition.ConsumerKey(ConsumerKind.GROUP, place.group_id)
+        return targets.ReadTarget(target, key, session)
+
+    with _replaced(targets, "_group_target", group_target):
+        yield
+
+
+@contextlib.contextmanager
+def sessions_of_the_deleted() -> Iterator[None]:
+    """A session goes on when its user is deleted or made inactive."""
+    with _replaced(Edge, "_revoke", lambda *args: None):
+        yield
+
+
+@contextlib.contextmanager
+def old_permissions() -> Iterator[None]:
+    """A connection remembers what was once permitted."""
+    with _replaced(Resolver, "forget", _remember):
+        yield
+
+
+def _remember(self: Resolver) -> None:
+    self._state = self._services.replica.state
+
+
 PLANTS: dict[str, Plant] = {
     "acknowledge before write": acknowledge_before_write,
     "index before data": index_before_data,
     "no folder sync": no_folder_sync,
     "offset reuse": offset_reuse,
+    "purge without folder sync": purge_without_folder_sync,
+    "deletion over the barrier": deletion_over_the_barrier,
+    "unreadable offset counts as none": unreadable_is_absent,
+    "rot handed out": rot_unseen,
+    "stale member commits": stale_commits,
+    "strangers poll": polls_of_strangers,
+    "session of a deleted user": sessions_of_the_deleted,
+    "old permissions": old_permissions,
 }

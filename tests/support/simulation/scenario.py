@@ -5,51 +5,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
 
-from iggy_client import calls
+from iggy_broker.storage.disk import StorageFailed
 from iggy_client.errors import ClientError, LinkError
 from simulated_disk import Crashed
-from simulation.broker import SimulatedBroker, quick_passwords
+from simulation import endings
+from simulation.admin import Admin
+from simulation.audit import Auditor
+from simulation.broker import SimulatedBroker, no_exit, quick_passwords
 from simulation.clients import SimulatedClient
 from simulation.disk import FaultyDisk
+from simulation.endings import ENDINGS, HINDERED
 from simulation.faults import Troubles, rot
-from simulation.loop import DeadlockError, Schedule, SimulatedLoop
+from simulation.loop import DeadlockError, Schedule, SimulatedLoop, told
+from simulation.members import Ownership
 from simulation.network import Network
 from simulation.oracle import Key, Oracle, ViolationError
-from simulation.workload import LOST, STREAM, TOPICS, Worker, make_topics, read_all
+from simulation.outcome import Outcome
+from simulation.people import People
+from simulation.visitors import Visitor
+from simulation.workload import LOST, STREAM, TOPICS, Worker
 
-CLIENTS = 5
-OPERATIONS_A_LIFE = 72
+CLIENTS = 7
+VISITORS = 2  # of them
+OPERATIONS_A_LIFE = 50
 LIMIT_S = 4000.0  # virtual
 READY_LIMIT_S = 60.0
+CALM_LIMIT_S = 15.0  # more than a hand-over may wait, on a slow disk
 LATE_S = 0.5  # longer than anything takes through the network
-
-ENDINGS = (
-    "power cut at an operation",
-    "power cut",
-    "killed",
-    "killed at an operation",
-    "failed sync",
-    "a shard dies",
-    "clean stop",
-    "crash while starting",
-)
-
-
-@dataclass
-class Outcome:
-    """What one seed came to."""
-
-    seed: int
-    digest: str
-    operations: int
-    lives: int
-    counts: dict[str, int] = field(default_factory=dict)
-    violation: str = ""
-    trace: list[str] = field(default_factory=list)
 
 
 class Scenario:
@@ -77,17 +63,17 @@ class Scenario:
         self.endings = list(endings)
         self.chance.shuffle(self.endings)
         self.operator = SimulatedLoop(self.schedule, "operator")
-        self.auditor = SimulatedClient(self.network, self.operator, "auditor", seed)
-        self.workers = [
-            Worker(
-                SimulatedClient(
-                    self.network, SimulatedLoop(self.schedule, f"client{n}"), f"{n}", seed
-                ),
-                self.oracle,
-                n,
-            )
-            for n in range(CLIENTS)
-        ]
+        self.people = People(self.oracle, random.Random(f"people-{seed}"))
+        self.auditor = Auditor(
+            SimulatedClient(self.network, self.operator, "auditor", seed),
+            self.broker,
+            self.oracle,
+            self.people,
+            self.chance,
+        )
+        self.ownership = Ownership(self.schedule)
+        self.broker.on_edge = self.ownership.watch
+        self.workers = [self._worker(number) for number in range(CLIENTS)]
         self.troubles = Troubles(self.broker, self.network, self.operator, self.chance)
         self.open = False  # clients may come in
         self.expected_end = False
@@ -95,6 +81,17 @@ class Scenario:
         self.power_cut = False  # since the last audit
         self.violation: BaseException | None = None
         self.schedule.after_step = self._after_step
+
+    def _worker(self, number: int) -> Worker:
+        loop = SimulatedLoop(self.schedule, f"client{number}")
+        client = SimulatedClient(self.network, loop, f"{number}", self.seed)
+        if number >= CLIENTS - VISITORS:
+            return Visitor(client, self.oracle, number, self.people)
+        worker = (Admin if number == 0 else Worker)(client, self.oracle, number)
+        worker.member.ownership = self.ownership
+        if isinstance(worker, Admin):
+            worker.people = self.people
+        return worker
 
     # -- running -------------------------------------------------------------------------------
 
@@ -135,7 +132,9 @@ class Scenario:
             sum(worker.operations for worker in self.workers),
             self.broker.life,
             self.oracle.counts,
+            dict(self.broker.disk.happened),
             "" if error is None else f"{type(error).__name__}: {error}",
+            "" if error is None else "".join(traceback.format_exception(error)),
             self.schedule.trace.lines,
         )
 
@@ -149,9 +148,10 @@ class Scenario:
     def _after_step(self, loop: SimulatedLoop) -> None:
         broker = self.broker
         if broker.has_crashed and broker.loops and not broker.is_down:
-            self._crash(power_cut=self.power_cut_next)
+            self.crash(power_cut=self.power_cut_next)
 
-    def _crash(self, *, power_cut: bool) -> None:
+    def crash(self, *, power_cut: bool) -> None:
+        """The machine, or all processes at once."""
         self.oracle.count("power cuts" if power_cut else "kills")
         self.power_cut = self.power_cut or power_cut
         self.broker.disk.stopped = True
@@ -162,169 +162,147 @@ class Scenario:
 
     async def _operate(self) -> None:
         rotting = {len(self.endings) - 2: ".log", self.chance.randint(1, 5): ".index"}
+        before = ""
         for life, ending in enumerate([*self.endings, ""]):
             if life in rotting:
                 self._rot(rotting[life])
             await self._start()
-            await self._audit(first=life == 0)
-            if not ending:
-                break
-            if not await self._live():
-                self.open = False
-                await self._settle_down()
-                await self._start()
-                await self._audit(first=False)
+            if life == 0:
+                await self.auditor.first()
+            else:
+                await self._audit(rot=before == "clean stop")
+            if ending:
                 await self._live()
-            self.schedule.note("ending", ending)
-            self.oracle.count(ending)
-            await self._end(ending)
-            self.open = False
-            await self._settle_down()
-        await self._finish()
+                await self._end(ending)
+            before = ending
+        self.auditor.client.disconnect()
+
+    async def _end(self, ending: str) -> None:
+        if ending == "clean stop":
+            await self._calm_down()
+        self.schedule.note("ending", ending)
+        self.oracle.count(ending)
+        await endings.end(self, ending)
+        self.open = False
+        await self._settle_down()
+        if ending != HINDERED:
+            self.broker.disk.make_well()
 
     async def _start(self) -> None:
-        """Start until it stays up: a machine may crash again while it starts."""
+        """Start until it stays up: a machine may crash again while it starts, or its disk fail."""
         while True:
-            self.expected_end = False
+            disk = self.broker.disk
+            hindered = bool(disk.failing_syncs or disk.failing_folder_syncs or disk.failing_reads)
+            self.expected_end = hindered
             try:
                 self.broker.start()
+                await self._get_ready()
+                await asyncio.sleep(1.0 if hindered else 0.0)
             except Crashed:
-                self._crash(power_cut=self.power_cut_next)
-                continue
-            ready_by_s = self.schedule.now_s + READY_LIMIT_S
-            await asyncio.sleep(0.001)
-            while not self.broker.is_ready and not self.broker.is_down:
-                if self.schedule.now_s > ready_by_s:
-                    raise ViolationError("the broker does not get ready")
-                await asyncio.sleep(0.002)
+                self.crash(power_cut=self.power_cut_next)
+            except (OSError, StorageFailed) as error:
+                if not hindered:
+                    raise
+                self.schedule.note("cannot start", error)
             if self.broker.is_ready:
                 self.broker.disk.crash_at = None  # the crash was meant for the start
+                self.broker.disk.make_well()
+                self.expected_end = False
                 return
             if not self.expected_end:
                 raise ViolationError(f"the broker does not start: {self._why()}")
+            if hindered:
+                self.oracle.count("starts that a failing disk stopped")
+                self.broker.disk.make_well()
+            self.broker.failures.clear()
 
-    async def _audit(self, *, first: bool) -> None:
-        """With no client in: everything is there, the same on every shard."""
-        client, oracle = self.auditor, self.oracle
-        await client.connect(0)
-        if first:
-            await make_topics(client, oracle)
-            self._check_agreement()
-            return
-        await self._audit_streams()
-        synced = not self.broker.disk.failed_syncs
-        for key in list(oracle.partitions):
-            if key not in oracle.partitions:
-                continue
-            if self.chance.random() < 0.3:
-                await client.connect(self.chance.randrange(self.broker.shards_count))
-            try:
-                found = await read_all(client, key)
-            except ClientError as refusal:
-                if not oracle.partitions[key].damaged:
-                    raise ViolationError(f"{key} cannot be read: {refusal}") from refusal
-                continue
-            oracle.restarted(key, found, power_cut=self.power_cut, synced_at_start=synced)
+    async def _get_ready(self) -> None:
+        """Until it is ready, or down."""
+        ready_by_s = self.schedule.now_s + READY_LIMIT_S
+        await asyncio.sleep(0.001)
+        while not self.broker.is_ready and not self.broker.is_down:
+            if self.schedule.now_s > ready_by_s:
+                raise ViolationError("the broker does not get ready")
+            await asyncio.sleep(0.002)
+
+    async def _audit(self, *, rot: bool) -> None:
+        """With no client in: everything is there. `rot`: a bit flips before anybody reads it."""
+        topic = self._rot_while_running() if rot else ""
+        await self.auditor.after_restart(power_cut=self.power_cut)
         self.power_cut = False
-        self._check_agreement()
+        if topic:
+            await self.auditor.repair(topic)
 
-    async def _audit_streams(self) -> None:
-        oracle = self.oracle
-        for shard in range(self.broker.shards_count):
-            await self.auditor.connect(shard)
-            names = {stream.name for stream in await self.auditor.call(calls.get_streams())}
-            oracle.streams_settled(names)
-        for key in [key for key in oracle.partitions if not oracle.streams[key[0]]]:
-            del oracle.partitions[key]
+    async def _calm_down(self) -> None:
+        """Clients pause, then leave: hand-overs end by their time, memberships with sessions."""
+        self.open = False
+        waits = CALM_LIMIT_S
+        await self.wait(lambda: not self.auditor.handovers_count() or self.broker.is_down, waits)
+        if not self.broker.is_down and self.auditor.handovers_count():
+            raise ViolationError("a hand-over does not end, and nobody hinders it")
+        for worker in self.workers:
+            worker.client.disconnect()
+        await self.wait(lambda: not self.auditor.members_count() or self.broker.is_down, waits)
+        if not self.broker.is_down and self.auditor.members_count():
+            raise ViolationError("members of groups are left, and nobody is connected")
+        await self.wait(lambda: self.auditor.shards_agree() or self.broker.is_down, waits)
+        if self.broker.is_down:
+            raise ViolationError(f"the broker ended by itself: {self._why()}")
+        self.auditor.check_agreement()
 
-    def _check_agreement(self) -> None:
-        states = [edge.services.replica.state for edge in self.broker.edges()]
-        if any(state != states[0] for state in states):
-            raise ViolationError("shards disagree on metadata, and nothing is under way")
-
-    async def _live(self) -> bool:
+    async def _live(self) -> None:
         """Let clients work until enough is done, with small troubles on the way."""
         before = sum(worker.operations for worker in self.workers)
         self.open = True
         while sum(worker.operations for worker in self.workers) - before < self.operations_a_life:
             await asyncio.sleep(self.chance.uniform(0.001, 0.03))
             if self.broker.is_down:
-                if "no space left" in self._why():
-                    self.oracle.count("ended by a full disk")
-                    self.broker.failures.clear()
-                    return False
                 raise ViolationError(f"the broker ended by itself: {self._why()}")
             if self.chance.random() < 0.35:
                 self.oracle.count(self.troubles.next())
-        return True
 
     def _rot(self, suffix: str) -> None:
         """Flip a bit while the broker is down."""
         rotten = rot(self.broker.disk, suffix, self.chance)
-        if rotten is None:
-            return
-        if suffix == ".log":
-            topic, partition_id = rotten
-            key: Key = (STREAM, list(TOPICS)[topic], partition_id)
-            self.oracle.partitions[key].damaged = True
-        self.oracle.count(f"rot in {suffix}")
+        if rotten is not None and suffix == ".log":
+            self._damage(*rotten)
+        if rotten is not None:
+            self.oracle.count(f"rot in {suffix}")
 
-    async def _end(self, ending: str) -> None:
-        chance, broker = self.chance, self.broker
-        disk = broker.disk
-        self.power_cut_next = ending.startswith("power") or chance.random() < 0.5
-        if ending in ("power cut at an operation", "killed at an operation"):
-            self.power_cut_next = ending.startswith("power")
-            disk.crash_at = disk.operations + chance.randint(0, 120)
-            await self._wait(lambda: broker.is_down, 5.0)
-            if not broker.is_down:
-                self._crash(power_cut=self.power_cut_next)
-        elif ending in ("power cut", "killed"):
-            self._crash(power_cut=ending == "power cut")
-        elif ending == "failed sync":
-            self.expected_end = True
-            disk.failing_syncs = chance.randint(3, 5)  # that of a snapshot stops nobody
-            await self._wait(lambda: broker.is_down, 10.0)
-            disk.failing_syncs = 0
-            if not broker.is_down:
-                self._crash(power_cut=False)
-        elif ending == "a shard dies":
-            self.expected_end = True
-            broker.kill_shard(chance.randrange(broker.shards_count))
-        elif ending == "crash while starting":
-            self._crash(power_cut=chance.random() < 0.5)
-            self.broker.disk.crash_at = self.broker.disk.operations + chance.randint(0, 60)
-            self.oracle.count("crashes while starting")
-        else:
-            self.expected_end = True
-            broker.stop()
+    def _rot_while_running(self) -> str:
+        """Flip a bit in a log that nobody has read since the start; in which topic."""
+        rotten = rot(self.broker.disk, ".log", self.chance, unread=True)
+        if rotten is None:
+            return ""
+        self.oracle.count("rot while running")
+        return self._damage(*rotten)
+
+    def _damage(self, topic: int, partition_id: int) -> str:
+        key: Key = (STREAM, list(TOPICS)[topic], partition_id)
+        self.oracle.partitions[key].damaged = True
+        return key[1]
 
     async def _settle_down(self) -> None:
         """All processes end, by themselves or killed as the supervisor does."""
-        await self._wait(lambda: self.broker.is_down, 30.0)
+        await self.wait(lambda: self.broker.is_down, 30.0)
         await asyncio.sleep(LATE_S)  # what was answered before the end is still under way
         if not self.broker.is_down:
             self.oracle.count("shards that had to be killed")
             self.broker.kill()
-        known = ("sync failed", "no space left")
+        known = ("sync failed", "cannot be synced", "input/output error")
         unexpected = [t for t in self.broker.failures if not any(one in t for one in known)]
         if unexpected:
             raise ViolationError("; ".join(unexpected))
-        self.broker.disk.capacity_bytes = None
-        self.broker.disk.failing_syncs = 0
 
-    async def _wait(self, reached: Callable[[], bool], limit_s: float) -> None:
+    async def wait(self, reached: Callable[[], bool], limit_s: float) -> None:
         end_s = self.schedule.now_s + limit_s
         while not reached() and self.schedule.now_s < end_s:  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.01)
 
     def _why(self) -> str:
-        errors = [str(context) for loop in self.broker.loops for context in loop.errors]
+        errors = [told(context) for loop in self.broker.loops for context in loop.errors]
         reasons = [one._failure for one in self.broker.shards if one._failure is not None]
         return "; ".join([*self.broker.failures, *reasons, *errors]) or f"codes {self.broker.codes}"
-
-    async def _finish(self) -> None:
-        self.auditor.disconnect()
 
     # -- a client ------------------------------------------------------------------------------
 
@@ -332,7 +310,7 @@ class Scenario:
         client, chance = worker.client, worker.chance
         while True:
             if not self.open:
-                await asyncio.sleep(chance.uniform(0.001, 0.01))
+                await asyncio.sleep(chance.uniform(0.01, 0.08))
                 continue
             try:
                 await self._act(worker)
@@ -350,7 +328,9 @@ class Scenario:
     async def _act(self, worker: Worker) -> None:
         client, chance = worker.client, worker.chance
         if not client.is_connected or chance.random() < 0.01:
-            await client.connect(chance.randrange(self.broker.shards_count))
+            await worker.enter(chance.randrange(self.broker.shards_count))
+            if not client.is_connected:
+                return  # not let in
         self.schedule.note(client.name, await worker.act())
 
     async def _lost(self, client: SimulatedClient, error: Exception) -> None:
@@ -372,11 +352,18 @@ def run_seed(
 ) -> Outcome:
     """One seed from start to end. `plant` is a bug to be found."""
     with ExitStack() as stack:
-        stack.enter_context(quick_passwords())
+        stack.enter_context(quick_passwords(seed))
         if plant is not None:
             stack.enter_context(plant())
+        stack.enter_context(no_exit())
         disabled = logging.root.manager.disable
         stack.callback(logging.disable, disabled)
         logging.disable(logging.CRITICAL)
         scenario = Scenario(seed, operations_a_life=operations_a_life, endings=endings, kept=kept)
-        return scenario.run()
+        try:
+            return scenario.run()
+        except BaseException as error:  # whatever it was: a run of many seeds must name this one
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            told = "".join(traceback.format_exception(error))
+            return Outcome(seed, violation=f"the simulation failed: {error!r}", why=told)

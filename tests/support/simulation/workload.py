@@ -1,4 +1,4 @@
-"""What clients do: send, poll, store offsets; one of them makes and deletes things."""
+"""What clients do: send, poll, store offsets, delete segments, be members of groups."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 from iggy_client import calls
 from iggy_client.errors import ClientError, LinkError
 from iggy_wire.batch import Message, build, messages
-from iggy_wire.primitives import Partitioning, PollingStrategy
+from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy
 from iggy_wire.replies import Polled
 from simulation.clients import SimulatedClient
+from simulation.members import Member
 from simulation.oracle import Key, Oracle, Partition, ViolationError
+from simulation.stored import ABSENT, Reader
 
 STREAM = "s"
 PERSISTED = {"durability": "persisted", "consumer_offset_durability": "persisted"}
@@ -22,8 +24,9 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 PARTITIONS = 2
 SIZES = (8, 8, 40, 300, 300, 3000, 12_000)
-EXTRA_STREAMS_MAX = 4
 LOST = (LinkError, ConnectionError)
+
+Action = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Worker:
@@ -35,48 +38,55 @@ class Worker:
         self.chance = client.chance
         self.number = number
         self.operations = 0
-        self._key: Key = (STREAM, "kept", 0)
-        self._made = 0
+        self.key: Key = (STREAM, "kept", 0)
+        self.member = Member(self)
+
+    async def enter(self, shard: int) -> None:
+        """Connect and log in."""
+        await self.client.connect(shard)
 
     async def act(self) -> str:
         """One operation, drawn by chance; its name. LinkError or ConnectionError if cut off."""
         if self.chance.random() < 0.08:
-            self._key = self.chance.choice([k for k in self.oracle.partitions if k[0] == STREAM])
-        action = self._pick()
+            self.key = self.chance.choice([k for k in self.oracle.partitions if k[0] == STREAM])
+        action = self.pick()
         self.operations += 1
         await action()
         return action.__name__
 
-    def _pick(self) -> Callable[[], Coroutine[Any, Any, None]]:
-        if self.number == 0 and self.chance.random() < 0.5:
-            return self.chance.choice((self.make, self.make, self.remove, self.empty, self.group))
+    def pick(self) -> Action:
+        """What to do next."""
+        if self.member.is_in_group and self.chance.random() < 0.5:
+            return self.member.act
         (action,) = self.chance.choices(
-            (self.send, self.burst, self.poll, self.poll_on, self.store, self.fetch, self.look),
-            (44, 8, 24, 8, 6, 6, 4),
-        )
+            (self.send, self.burst, self.poll, self.poll_on, self.store, self.fetch, self.trim,
+             self.member.act),
+            (40, 7, 22, 8, 6, 5, 3, 22),
+        )  # fmt: skip
         return action
 
     # messages
 
     def _batch(self, key: Key) -> list[Message]:
         size = self.chance.choice(SIZES)
-        count = self.chance.randint(1, max(1, min(30, 24_000 // size)))
+        count = self.chance.randint(1, max(1, min(20, 24_000 // size)))
         return [self.oracle.make(key, size) for _ in range(count)]
 
     async def send(self, key: Key | None = None) -> None:
-        await self._send([key or self._key])
+        await self._send([key or self.key])
 
     async def burst(self) -> None:
         """Several sends without waiting for answers."""
         keys = [k for k in self.oracle.partitions if k[0] == STREAM]
         await self._send(
             [
-                self._key if self.chance.random() < 0.7 else self.chance.choice(keys)
+                self.key if self.chance.random() < 0.7 else self.chance.choice(keys)
                 for _ in range(self.chance.randint(2, 6))
             ]
         )
 
-    async def _send(self, keys: list[Key]) -> None:
+    async def _send(self, keys: list[Key]) -> list[Any]:
+        """Send a batch to each; what was answered."""
         batches = [(key, self._batch(key)) for key in keys]
         wishes = []
         for key, batch in batches:
@@ -94,15 +104,13 @@ class Worker:
             elif not isinstance(answer, Exception):
                 self.oracle.count("acknowledged sends")
                 self.oracle.acknowledged(key, batch, answer.base_offset)
-        self._raise(answers)
-
-    def _raise(self, answers: list[Any]) -> None:
         for answer in answers:
             if isinstance(answer, Exception) and not isinstance(answer, ClientError):
                 raise answer
+        return answers
 
     async def poll(self) -> None:
-        partition = self.oracle.partitions[self._key]
+        partition = self.oracle.partitions[self.key]
         end = partition.acked_end
         start = self.chance.randint(0, end + 2)
         if self.chance.random() < 0.5:
@@ -113,33 +121,39 @@ class Worker:
 
     async def poll_on(self) -> None:
         """Poll "next" with auto-commit."""
-        key, consumer = self._key, self.number + 1
+        key, consumer = self.key, self.number + 1
         partition = self.oracle.partitions[key]
-        end, stored = partition.acked_end, partition.stored.get(consumer, {-1})
+        end, stored = partition.acked_end, set(partition.stored.of(consumer))
+        doing = self.oracle.committing(key, consumer)
         try:
             polled = await self._poll(PollingStrategy.next(), 20, auto_commit=True)
-        except ClientError:
-            raise
         except LOST:
-            self.oracle.committing(key, consumer, None)
+            self.oracle.cut_off(key, doing)
+            raise
+        except ClientError:
+            self.oracle.stored(key, doing, None)
             raise
         found = list(messages(bytes(polled.region)))
+        self.oracle.stored(key, doing, found[-1].offset if found else None)
+        start = max(stored) + 1
         if found:
             start = found[0].offset
-            if start - 1 not in stored and not partition.damaged:
-                raise ViolationError(f"{key}: next is {start}, stored was {sorted(stored)[:6]}")
-            self._check(polled, start, min(end, start + 20))
-            self.oracle.committing(key, consumer, found[-1].offset)
+            self.check_next(partition, start, stored)
+        self._check(polled, start, min(end, start + 20))
+
+    def check_next(self, partition: Partition, start: int, stored: set[int]) -> None:
+        """A poll "next" began at `start`, when one of `stored` was stored: nothing is skipped."""
+        deleted = start <= partition.head.allowed and min(stored) < start
+        if start - 1 not in stored and not deleted and not partition.damaged:
+            told = f"{partition.key}: next is {start}, stored was {sorted(stored)[:6]}"
+            raise ViolationError(told)
 
     async def _poll(
         self, strategy: PollingStrategy, count: int, *, auto_commit: bool = False
     ) -> Polled:
-        stream, topic, partition_id = self._key
         return await self.client.call(
             calls.poll(
-                stream,
-                topic,
-                partition_id,
+                *self.key,
                 consumer=self.number + 1,
                 strategy=strategy,
                 count=count,
@@ -150,7 +164,7 @@ class Worker:
     def _check(self, polled: Polled, start: int, needed_end: int) -> None:
         self.oracle.count("polls")
         self.oracle.polled(
-            self._key,
+            self.key,
             start,
             bytes(polled.region),
             needed_end=needed_end,
@@ -160,99 +174,61 @@ class Worker:
     # offsets
 
     async def store(self) -> None:
-        key, consumer = self._key, self.number + 1
+        """Store an offset, or delete the stored one."""
+        key, consumer = self.key, self.number + 1
         end = self.oracle.partitions[key].acked_end
-        offset = self.chance.randint(0, max(end - 1, 0))
+        offset = self.chance.randint(max(0, end - 60) if self.chance.random() < 0.7 else 0, end)
         stream, topic, partition_id = key
-        self.oracle.storing(key, consumer, offset)
-        call = calls.store_offset(consumer, stream, topic, partition_id, offset)
+        if offset == end:
+            offset, call = ABSENT, calls.delete_offset(consumer, stream, topic, partition_id)
+        else:
+            call = calls.store_offset(consumer, stream, topic, partition_id, offset)
+        doing = self.oracle.storing(key, consumer, offset)
         try:
             await self.client.call(call)
         except LOST:
-            self.oracle.unanswered(key, consumer, offset)
+            self.oracle.cut_off(key, doing)
+            raise
+        except ClientError:
+            self.oracle.stored(key, doing, None)
             raise
         self.oracle.count("stored offsets")
-        self.oracle.stored(key, consumer, offset)
+        self.oracle.stored(key, doing, offset)
 
     async def fetch(self) -> None:
-        key, consumer = self._key, self.number + 1
-        stream, topic, partition_id = key
-        found = await self.client.call(calls.get_offset(consumer, stream, topic, partition_id))
-        pair = None if found is None else (found.stored_offset, found.current_offset)
-        self.oracle.offset_read(key, consumer, pair)
-
-    # metadata
-
-    async def look(self) -> None:
+        """What is stored, and which streams there are."""
+        await self.read_offset(self.key, self.number + 1, Consumer.plain(self.number + 1))
         known = dict(self.oracle.streams)
         names = {stream.name for stream in await self.client.call(calls.get_streams())}
-        self.oracle.count("looks")
         self.oracle.stream_seen(names, known)
 
-    def _extra(self) -> list[str]:
-        return [n for n, there in self.oracle.streams.items() if there and n != STREAM]
-
-    async def make(self) -> None:
-        """A stream with a topic that gets a few messages."""
-        if len(self._extra()) >= EXTRA_STREAMS_MAX:
-            await self.remove()
-            return
-        self._made += 1
-        name = f"x{self._made}"
-        await self._change(name, calls.create_stream(name), done=True, refused=False)
-        options = self.chance.choice((PERSISTED, {}))
-        await self.client.call(calls.create_topic(name, "t", 2, options))
-        self.oracle.count("topics made")
-        for partition_id in range(2):
-            key = (name, "t", partition_id)
-            persisted = bool(options)
-            self.oracle.partitions[key] = Partition(key, persisted, persisted)
-            await self.send(key)
-
-    async def remove(self) -> None:
-        """Delete an extra stream with all in it."""
-        names = self._extra()
-        if not names:
-            return
-        name = self.chance.choice(names)
-        await self._change(name, calls.delete_stream(name), done=False, refused=True)
-        for key in [key for key in self.oracle.partitions if key[0] == name]:
-            del self.oracle.partitions[key]
-
-    async def _change(self, name: str, call: Any, *, done: bool, refused: bool) -> None:
-        self.oracle.streams[name] = None
+    async def read_offset(self, key: Key, reader: Reader, consumer: Consumer) -> None:
+        """What is stored for a consumer or a group."""
+        doing = self.oracle.reading(key, reader)
         try:
-            await self.client.call(call)
-        except ClientError:
-            self.oracle.streams[name] = refused
+            found = await self.client.call(calls.get_offset(consumer, *key))
+        except (*LOST, ClientError):
+            self.oracle.stored(key, doing, None)
             raise
-        self.oracle.count("changes")
-        self.oracle.streams[name] = done
+        pair = None if found is None else (found.stored_offset, found.current_offset)
+        self.oracle.offset_read(key, doing, pair)
 
-    async def empty(self) -> None:
-        """Purge the topic of an extra stream, and send to it again."""
-        keys = [key for key in self.oracle.partitions if key[0] != STREAM]
-        if not keys:
-            return
-        stream, topic, partition_id = self.chance.choice(keys)
-        both = [key for key in self.oracle.partitions if key[0] == stream]
-        for key in both:
-            self.oracle.partitions[key].purging = True
-        await self.client.call(calls.purge_topic(stream, topic))
-        self.oracle.count("purges")
-        for key in both:
-            self.oracle.purged(key)
-        await self.send((stream, topic, partition_id))
-
-    async def group(self) -> None:
-        name = f"g{self.chance.randint(0, 3)}"
-        topic = self.chance.choice(list(TOPICS))
-        wanted = calls.create_group if self.chance.random() < 0.6 else calls.delete_group
-        await self.client.call(wanted(STREAM, topic, name))  # type: ignore[arg-type]
+    async def trim(self) -> None:
+        """Delete the oldest segments: those that all readers have passed, now or later."""
+        key = self.key
+        self.oracle.trimming(key)
+        count = self.chance.choice((1, 1, 2, 50))
+        try:
+            await self.client.call(calls.delete_segments(*key, count))
+        except (*LOST, ClientError):
+            self.oracle.trimmed(key, answered=False)
+            raise
+        self.oracle.count("segment deletions")
+        self.oracle.trimmed(key, answered=True)
 
 
-async def read_all(client: SimulatedClient, key: Key) -> list[Message]:
-    """Every message of a partition, as far as it can be read."""
+async def read_all(client: SimulatedClient, key: Key) -> tuple[list[Message], int]:
+    """Every message of a partition, as far as it can be read, and where it ends."""
     stream, topic, partition_id = key
     found: list[Message] = []
     while True:
@@ -262,14 +238,16 @@ async def read_all(client: SimulatedClient, key: Key) -> list[Message]:
                 topic,
                 partition_id,
                 consumer=999,
-                strategy=PollingStrategy.offset(len(found)),
+                strategy=PollingStrategy.offset(found[-1].offset + 1 if found else 0),
                 count=100_000,
                 auto_commit=False,
             )
         )
         step = list(messages(bytes(polled.region)))
         if not step:
-            return found
+            # The last offset of an empty partition is told as 0, and so is one that is alone.
+            last = polled.current_offset
+            return found, last + 1 if last or found else 0
         found += step
 
 
@@ -284,3 +262,5 @@ async def make_topics(client: SimulatedClient, oracle: Oracle) -> None:
         for partition_id in range(PARTITIONS):
             key = (STREAM, name, partition_id)
             oracle.partitions[key] = Partition(key, persisted, offsets)
+        await client.call(calls.create_group(STREAM, name, "g0"))
+        oracle.groups[name, "g0"] = True
