@@ -14,6 +14,7 @@ from broker_process import PASSWORD, USERNAME, BrokerProcess
 from iggy_client import Client
 from iggy_wire.batch import Message
 from iggy_wire.codes import Command, Operation, is_metadata, is_partition
+from iggy_wire.dialect import P11
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import EvictionReason, ReplyHeader
 from iggy_wire.kernel import xxh3_64
@@ -91,6 +92,18 @@ def test_commands_that_are_not_served(raw: RawClient) -> None:
         found = read(raw, Command.FLUSH_UNSAVED_BUFFER, body)
         assert found == denied(ErrorCode.FEATURE_UNAVAILABLE)
     assert read(raw, Command.PING) == denied(0)
+
+
+def test_bodies_that_do_not_decode_are_denied(raw: RawClient) -> None:
+    no_body = (Operation.LOGOUT, Operation.REGISTER)
+    for operation in (one for one in CHANGES if one not in no_body):
+        for body in (b"", b"\xff", b"\xff" * 40):
+            expected = ErrorCode.INVALID_COMMAND
+            if is_partition(operation):  # here it is the target that nobody finds
+                expected = ErrorCode.RESOURCE_NOT_FOUND
+            assert outcome(*raw.exchange(operation, body)) == denied(expected), operation
+    for command in (Command.GET_STREAM, Command.GET_TOPIC, Command.GET_CONSUMER_GROUP):
+        assert read(raw, command, b"\xff") == denied(ErrorCode.INVALID_COMMAND)
 
 
 def test_outcomes_are_where_clients_look(broker: BrokerProcess, raw: RawClient) -> None:
@@ -178,6 +191,7 @@ def test_a_login_says_who_and_what(broker: BrokerProcess) -> None:
     with Client(broker.address) as client:
         told = client.login(USERNAME, PASSWORD)
         assert told.user_id == 0 and told.session > 0
+        assert told.protocol_version == P11.version
         assert told.server_version.count(".") >= 2
         with Client(broker.address) as other:
             assert other.login(USERNAME, PASSWORD).session > told.session

@@ -62,3 +62,28 @@ def test_a_poll_whose_name_became_another_partition_s_is_refused(tmp_path: Path)
         assert (header.status, len(wrong)) == (ErrorCode.PARTITION_NOT_FOUND, HEADER_BYTES)
 
     with_broker(tmp_path, work)
+
+
+def test_a_send_never_lands_in_another_topic_that_has_the_ids_now(tmp_path: Path) -> None:
+    async def work(caller: Caller) -> None:
+        await caller.stream("s")
+        await caller.topic("s", "t")
+        (old,) = caller.services.replica.state.placed()
+        await caller.body(requests.DeleteTopic(Identifier("s"), T))
+        await caller.topic("s", "t")
+        (new,) = caller.services.replica.state.placed()
+        assert old.partition.incarnation != new.partition.incarnation
+        batch = bytes(build([Message(b"late", id=1)], origin_timestamp_us=1))
+        send = requests.SendMessages(Identifier("s"), T, Partitioning.partition(0), 1, batch)
+
+        # The other shard resolved it while the first topic was there.
+        late = served(caller, pack(0, 0, 0), old.partition.incarnation, send)
+
+        assert ReplyHeader.decode(late).status == ErrorCode.RESOURCE_NOT_FOUND
+        partition = caller.services.partitions[pack(0, 0, 0)]
+        assert partition.next_offset == 0
+        again = served(caller, pack(0, 0, 0), new.partition.incarnation, send)
+        assert ReplyHeader.decode(again).status == 0
+        assert partition.next_offset == 1
+
+    with_broker(tmp_path, work)
