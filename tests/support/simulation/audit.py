@@ -40,6 +40,7 @@ class Auditor:
 
     async def after_restart(self, *, power_cut: bool) -> None:
         """Everything is there, the same on every shard; what was open is decided."""
+        self._check_cuts()
         await self._streams()
         await self._groups_and_users()
         oracle, client = self._oracle, self.client
@@ -63,6 +64,19 @@ class Auditor:
         for key in keys:
             self._oracle.partitions[key].damaged = False
             self._oracle.purged(key)
+
+    def _check_cuts(self) -> None:
+        """What recovery cut off is kept aside, whole, and it says so."""
+        disk = self._broker.disk
+        for edge in self._broker.edges():
+            for partition in edge.services.partitions.values():
+                for one in partition.recovery:
+                    if not one.cut_bytes:
+                        continue
+                    self._oracle.count(f"recoveries: {one.kind}")
+                    kept = disk.size(one.kept_path) if disk.exists(one.kept_path) else 0
+                    if not one.cut_bytes == one.kept_bytes == kept:
+                        raise ViolationError(f"{one}: it keeps {kept} bytes")
 
     async def _streams(self) -> None:
         oracle = self._oracle

@@ -27,6 +27,7 @@ DISK_FAULTS = (
     "bits that rotted",
 )
 SEEN = (
+    "recoveries: tail cut",
     "starts that a failing disk stopped",
     "lost connections",
     "commits of members",

@@ -15,7 +15,7 @@ from iggy_broker.net.edge import Edge
 from iggy_broker.net.handlers import offsets
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.targets import group_place
-from iggy_broker.storage import life, partition
+from iggy_broker.storage import cutting, life, partition
 from iggy_broker.storage.consumer_offsets import ConsumerOffsets
 from iggy_broker.storage.partition import Partition
 from iggy_broker.storage.partition_log import PartitionLog
@@ -131,6 +131,13 @@ class _WithoutFolderSync:
 
 
 @contextlib.contextmanager
+def cut_bytes_lost() -> Iterator[None]:
+    """A torn tail is cut off and thrown away."""
+    with _replaced(cutting, "_copy", lambda *args: 0):
+        yield
+
+
+@contextlib.contextmanager
 def deletion_over_the_barrier() -> Iterator[None]:
     """Segments that were asked for go, whoever has yet to read them."""
     real = Trimming.take
@@ -218,6 +225,7 @@ PLANTS: dict[str, Plant] = {
     "no folder sync": no_folder_sync,
     "offset reuse": offset_reuse,
     "purge without folder sync": purge_without_folder_sync,
+    "cut bytes thrown away": cut_bytes_lost,
     "deletion over the barrier": deletion_over_the_barrier,
     "unreadable offset counts as none": unreadable_is_absent,
     "rot handed out": rot_unseen,
