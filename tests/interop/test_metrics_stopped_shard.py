@@ -12,7 +12,7 @@ from pathlib import Path
 from broker_process import STOP_S, BrokerProcess
 from group_cases import TOPIC, make_topic
 from iggy_broker.metadata.placement import pack, shard_of
-from scraped import Scrape
+from scraped import Scrape, scrape_until
 
 PARTITIONS = 8
 
@@ -56,6 +56,14 @@ def test_a_shard_that_does_not_answer_is_left_out_and_a_stopping_broker_is_not_r
             assert lag == (3 if is_known else None)
         assert 0 < len(lags) < PARTITIONS
         assert found.value("iggy_group_lag_messages", **labels) is None
+
+        os.kill(stuck, signal.SIGCONT)
+        again = scrape_until(
+            broker, lambda found: found.value("iggy_shards_silent") == 0, "it answers again"
+        )
+        assert again.sum("iggy_group_lag_messages") == 3 * PARTITIONS
+        os.kill(stuck, signal.SIGSTOP)
+        assert Scrape(broker).value("iggy_shards_silent") == 1
 
         assert broker.process is not None
         broker.process.send_signal(signal.SIGTERM)

@@ -46,6 +46,9 @@ class Monitoring:
 
     async def close(self) -> None:
         """Stop listening."""
+        for task in (self._scrape, self._disk):
+            if task is not None:
+                task.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
 

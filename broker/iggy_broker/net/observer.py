@@ -74,13 +74,14 @@ def watched_groups(state: State) -> Iterator[tuple[Stream, Topic, Group]]:
 class Observer:
     """Of one shard."""
 
-    __slots__ = ("_edge", "_indexes", "_links")
+    __slots__ = ("_asked", "_edge", "_indexes", "_links")
 
     def __init__(self, edge: Edge, links: Links, indexes: IndexCache) -> None:
         """`indexes` is the cache that the shard's partitions share."""
         self._edge = edge
         self._links = links
         self._indexes = indexes
+        self._asked: dict[int, asyncio.Task[bytes]] = {}  # shards that have not answered yet
 
     async def answer(self) -> bytes:
         """For another shard, which asked `QUESTION`."""
@@ -94,20 +95,23 @@ class Observer:
             for shard in range(self._edge.services.shards_count)
             if shard != self._edge.services.shard_id
         ]
-        asked = {shard: asyncio.ensure_future(self._links.ask(shard, QUESTION)) for shard in shards}
+        asked = self._asked
+        for shard in shards:  # one that hangs is not asked again and again
+            if shard not in asked:
+                asked[shard] = asyncio.create_task(self._links.ask(shard, QUESTION))
         self._look()
         found = await self._stored()
         if asked:
             await asyncio.wait(asked.values(), timeout=ANSWER_S_MAX)
-        silent = set()
-        for shard, answer in asked.items():
-            if answer.done():
-                found += _DECODER.decode(answer.result())
-            else:
-                answer.cancel()
-                silent.add(shard)
+        for shard in [shard for shard, answer in asked.items() if answer.done()]:
+            found += _DECODER.decode(asked.pop(shard).result())
         offsets = {(one.packed, one.incarnation, one.group_id): one.offset for one in found}
-        return Heard(offsets, frozenset(silent))
+        return Heard(offsets, frozenset(asked))
+
+    def close(self) -> None:
+        """Wait for nobody any more."""
+        for answer in self._asked.values():
+            answer.cancel()
 
     def _look(self) -> None:
         """Read the gauges that nobody keeps up to date, and publish all."""
