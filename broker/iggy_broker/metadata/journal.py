@@ -44,7 +44,7 @@ SNAPSHOT_FILE: Final = "snapshot.bin"
 JOURNAL_FILE: Final = "journal.wal"
 CUT_FILE: Final = "journal.cut"
 
-VERSION: Final = 2  # newer ones are refused; 2: tokens of users. Older ones are read as they are
+VERSION: Final = 3  # newer ones are refused; 3: defaults of topics. Older ones are read as they are
 JOURNAL_BYTES_MAX: Final = 16 << 20  # beyond: a snapshot is due
 JOURNAL_BYTES_HARD_MAX: Final = 64 << 20  # snapshots keep failing: changes are refused
 SNAPSHOT_BYTES_MAX: Final = 1 << 30

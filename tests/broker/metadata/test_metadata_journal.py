@@ -157,8 +157,8 @@ def test_files_of_others_and_of_newer_brokers_are_refused(tmp_path: Path) -> Non
     journal_path(tmp_path).write_bytes(bytes(256))
     with pytest.raises(MetadataDamaged, match=r"not IggyKube metadata; point system\.path"):
         load(tmp_path)
-    journal_path(tmp_path).write_bytes(whole[:8] + b"\x03" + whole[9:])
-    with pytest.raises(MetadataDamaged, match="format 3 is newer"):
+    journal_path(tmp_path).write_bytes(whole[:8] + b"\x04" + whole[9:])
+    with pytest.raises(MetadataDamaged, match="format 4 is newer"):
         load(tmp_path)
 
 
