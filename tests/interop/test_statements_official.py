@@ -299,28 +299,3 @@ def test_pings_keep_an_idle_member_in_its_group(tmp_path: Path, stream: str) -> 
                 await asyncio.sleep(0.01)
 
         with_client(broker, work, heartbeat=timedelta(milliseconds=50))
-
-
-def test_a_client_goes_on_after_a_restart_by_itself(tmp_path: Path, stream: str) -> None:
-    broker = BrokerProcess(tmp_path, shards=2).start()
-    commit = AutoCommit.When(AutoCommitWhen.ConsumingEachMessage())
-    try:
-
-        async def work(client: IggyClient) -> None:
-            producer = await client.producer(stream, TOPIC)
-            consumer = await consumer_of(client, stream, commit)
-            await producer.send([SendMessage("before")])
-            assert await read(consumer, 1) == ["before"]
-            assert await asyncio.to_thread(broker.stop) == 0
-            await asyncio.to_thread(broker.start)  # on the same port
-            await producer.send([SendMessage("after")])
-            assert (await read(consumer, 1))[-1] == "after"
-            with broker.client() as root:
-                group = root.get_group(stream, TOPIC, "g")
-                assert group is not None and len(group.members) == 1
-            await producer.shutdown()
-
-        with_client(broker, work)
-        assert broker.stop() == 0, broker.text()
-    finally:
-        broker.end()
