@@ -24,6 +24,7 @@ EVENTS: Final[dict[str, Event]] = {
     "setting_warning": Event("A setting is unknown, or not used by this version."),
     "credentials_ignored": Event("Root credentials that were changed after the first start."),
     "cannot_start": Event("The broker ends at once; the message says why and the way out."),
+    "directory_emptied": Event("All data were removed before the start: `--fresh`."),
     "ready": Event("All shards accept clients."),
     "recovered": Event("A shard has opened its partitions: how many, what was cut, how long."),
     "stopping": Event("A stop was asked for."),

@@ -84,6 +84,7 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     lock = _lock(config.system.path)
     if fresh:
         empty_directory(RealDisk(), str(config.system.path))
+        logs.warn(logs.Note("directory_emptied", f"{config.system.path}: emptied, as was asked"))
     current_config_path(config.system.path).unlink(missing_ok=True)
     state, log = recover(config, RealDisk(), SystemClock())
     shards_count = config.shards_count(usable_cores())
