@@ -24,7 +24,7 @@ from iggy_wire.errors import ErrorCode
 T = TypeVar("T")
 
 HASHING_MAX: Final = 2  # password hashes at a time; the others queue in the executor
-WAITING_MAX: Final = 1024  # per shard; beyond, a login fails as if the password were wrong
+WAITING_MAX: Final = 1024  # per shard; beyond, whoever asks may try again later
 KNOWN_MAX: Final = 4096  # good passwords remembered, as keyed hashes; then all are forgotten
 
 USERNAME_BYTES: Final = range(3, 51)
@@ -50,15 +50,17 @@ class Passwords:
         return self._waiting
 
     async def logs_in(self, user: User | None, password: str) -> bool:
-        """Whether this is an active user's password. As slow for nobody as for somebody."""
+        """Whether this is an active user's password. As slow for nobody as for somebody.
+
+        Deny when too many wait.
+        """
         stored = credentials.NOBODY if user is None else user.password_hash
         mark = self._mark(stored, password)
         if user is not None and mark in self._known:
             return user.active
         verified = self._being_verified.get(mark)
         if verified is None:
-            if self._waiting >= WAITING_MAX:
-                return False
+            self._check_queue()
             verified = asyncio.ensure_future(self._run(credentials.verify, stored, password))
             self._being_verified[mark] = verified
             verified.add_done_callback(lambda _: self._being_verified.pop(mark))

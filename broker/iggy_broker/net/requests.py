@@ -29,7 +29,7 @@ async def serve_request(
     session = connection.session
     context = Context(edge.services, session, header)
     if header.operation == Operation.REGISTER:
-        return await log_in(edge, connection, header, frame[HEADER_BYTES:])
+        return await _log_in(edge, connection, context, frame[HEADER_BYTES:])
     if header.operation == Operation.LOGOUT:
         number = session.number
         edge.end_session(connection)
@@ -47,6 +47,14 @@ async def serve_request(
     reply = await _serve_once(edge, context, frame)
     memory.keep(header.request, header.request_checksum, _for_retries(context, reply))
     return reply
+
+
+async def _log_in(edge: Edge, connection: Connection, context: Context, body: bytes) -> bytes:
+    try:
+        return await log_in(edge, connection, context.header, body)
+    except Deny as busy:
+        edge.services.counters.refused(busy.code)
+        return dispatch.rejection(context, busy.code)  # an eviction would be final
 
 
 def _for_retries(context: Context, reply: bytes) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from iggy_broker.metadata import user_changes
 from iggy_broker.net.clients import TakeOver
@@ -16,7 +17,14 @@ from iggy_broker.net.edge import Edge
 from iggy_broker.net.handover import Doors
 from iggy_broker.net.intake import Landing
 from iggy_broker.net.peers import Links
+from iggy_broker.net.requests import serve_request
 from iggy_broker.net.session import Session
+from iggy_wire.codes import Operation
+from iggy_wire.dialect import P11
+from iggy_wire.errors import ErrorCode
+from iggy_wire.header import HEADER_BYTES, ReplyHeader, RequestHeader
+from iggy_wire.requests import Login
+from iggy_wire.results import split_result
 from one_shard import Caller, with_broker
 
 CLIENT = bytes(15) + b"\x07"
@@ -126,6 +134,26 @@ def test_a_session_that_comes_without_its_connection_ends_and_the_next_one_arriv
 def moved(*, number: int) -> bytes:
     """A session of root as one shard writes it for another."""
     return msgspec.msgpack.encode((CLIENT, 4, "127.0.0.1:9", number, 0, 1, 0, {}))
+
+
+def test_a_login_that_finds_the_queue_full_may_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iggy_broker.net.passwords.WAITING_MAX", 0)
+
+    async def work(edge: Edge, caller: Caller) -> None:
+        connection = await arrived(edge, Session(client_number=4, address="127.0.0.1:9"))
+        body = Login(P11.version, "tests", "1", "iggy", "some password").encode()
+        header = RequestHeader(Operation.REGISTER, client=CLIENT, size=HEADER_BYTES + len(body))
+
+        reply = await serve_request(edge, connection, header, header.encode() + body)
+
+        assert ReplyHeader.decode(reply).status == 0
+        code, _ = split_result(reply[HEADER_BYTES:])
+        assert code == ErrorCode.TRANSIENT_NOT_ACCEPTED
+        assert connection.is_connected
+
+    with_edge(tmp_path, work)
 
 
 def test_sessions_end_with_their_user(tmp_path: Path) -> None:

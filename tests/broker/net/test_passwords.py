@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from iggy_broker.errors import Deny
 from iggy_broker.metadata import credentials
 from iggy_broker.metadata.model import User
 from iggy_broker.net.passwords import Passwords
@@ -56,6 +57,18 @@ def test_wrong_ones_are_hashed_each_time(passwords: Passwords, hashed: list[str]
     assert log_in(passwords, tries) == [False, False, True]
 
     assert sorted(hashed) == ["right", "right", "right", "wrong", "wrong"]
+
+
+def test_a_full_queue_is_no_wrong_password(
+    passwords: Passwords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log_in(passwords, [(USER, "right")]) == [True]
+    monkeypatch.setattr("iggy_broker.net.passwords.WAITING_MAX", 0)
+
+    assert log_in(passwords, [(USER, "right")]) == [True], "known by now"
+    for user in (USER, None):
+        with pytest.raises(Deny, match="TRANSIENT_NOT_ACCEPTED"):
+            log_in(passwords, [(user, "another")])
 
 
 def test_who_leaves_takes_nothing_from_the_others(passwords: Passwords) -> None:
