@@ -111,14 +111,14 @@ class Shard:
         self._counters.ready = 1
         self._counters.publish()
         await self._stop.wait()
+        if self._failure is None:
+            await self._drain(edge)
         if self._failure is not None:
             # Nothing is certain any more. Go down at once; the next start recovers.
             told = event("shard_failed")
             logger.critical("! shard %d stops: %s", self._plan.shard_id, self._failure, extra=told)
             return EXIT_FAILED
-        await self._drain(edge)
-        if self._failure is None:
-            await self._parts.aclose()
+        await self._parts.aclose()
         return 0 if self._failure is None else EXIT_FAILED
 
     # -- building ------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class Shard:
         edge.doors = None
         timeout_us = self._plan.config.system.sharding.shutdown_drain_timeout_us
         deadline = self._loop.time() + timeout_us / 1_000_000
-        while edge.connections and self._loop.time() < deadline:
+        while edge.connections and self._failure is None and self._loop.time() < deadline:
             for connection in list(edge.connections):
                 if connection.idle:
                     connection.close()
@@ -318,7 +318,7 @@ class Shard:
         self._counters.drained = 1
         self._counters.publish()
         for _ in range(int(timeout_us / 1_000_000 / _STOP_STEP_S)):
-            if self._plan.counters.all_set("drained"):
+            if self._plan.counters.all_set("drained") or self._failure is not None:
                 break
             await asyncio.sleep(_STOP_STEP_S)
 
@@ -334,7 +334,8 @@ class Shard:
         self._around.die(EXIT_FAILED)
 
     def _on_lost(self, peer: int) -> None:
-        if not self._stop.is_set():
+        # Who stops says first that it is done. Whoever goes without that answers nobody any more.
+        if not self._plan.counters.values("drained")[peer]:
             self._fail(f"shard {peer} is gone")
 
     def _on_storage_failed(self, failure: StorageFailed) -> None:

@@ -183,3 +183,22 @@ def test_a_frozen_member_loses_its_partitions_and_comes_back(tmp_path: Path) -> 
 def owned_by_one(admin: Client) -> bool:
     """Whether the group has one member left, who owns all."""
     return list(map(len, members(admin, STREAM).values())) == [PARTITIONS]
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+def test_a_shard_that_dies_while_the_broker_stops_holds_nobody_up(
+    tmp_path: Path, shard: int
+) -> None:
+    settings = {"IGGY_SYSTEM_SHARDING_SHUTDOWN_DRAIN_TIMEOUT": "50s"}  # longer than we wait
+    broker = BrokerProcess(tmp_path, shards=2, settings=settings).start()
+    try:
+        process = broker.process
+        assert process is not None
+        victim = broker.shard_pids()[shard]
+        os.kill(victim, signal.SIGSTOP)  # it does not hear that it is to stop
+        process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "= stopping" in broker.text())
+        os.kill(victim, signal.SIGKILL)
+        assert process.wait(WITHIN_S) == EXIT_FAILED
+    finally:
+        broker.end()

@@ -11,6 +11,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +26,10 @@ from official_load import STREAM
 PRODUCERS = 4
 MEMBERS = 2
 WHOM = ("all", "supervisor", "shard")
-MOMENTS = ("under load", "under load", "starting")
+MOMENTS = ("under load", "under load", "starting", "stopping")
 STARTING_S = 0.8  # a start takes about as long: a kill within may hit any step of it
 LOADED_S = 0.3
+STOPPING_S = 0.1
 BEFORE_KILL = 200  # messages acknowledged in each life before a kill under load
 WITHIN_S = 30.0  # all must go on, on a busy machine
 EXIT_FAILED = 70
@@ -57,9 +59,11 @@ class Kill:
         if self.whom == "all":
             broker.kill()
         elif self.whom == "shard" and shards:
-            os.kill(shards[int(self.shard * len(shards))], signal.SIGKILL)
-            assert wait_for_exit(process) == EXIT_FAILED
-        else:  # the supervisor, also while there is no shard yet
+            with suppress(ProcessLookupError):  # it may just have stopped
+                os.kill(shards[int(self.shard * len(shards))], signal.SIGKILL)
+            code = wait_for_exit(process)
+            assert code == EXIT_FAILED or (code == 0 and self.moment == "stopping")
+        else:  # the supervisor, also while there is no shard
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
 
@@ -82,6 +86,9 @@ def live_and_die(broker: BrokerProcess, history: History, kill: Kill) -> None:
             history.look_at_offsets(admin)
         wait_until_resumed(history)
         time.sleep(kill.delay * LOADED_S)
+    if kill.moment == "stopping":
+        os.kill(broker.pid, signal.SIGTERM)
+        time.sleep(kill.delay * STOPPING_S)
     kill.strike(broker)
 
 
