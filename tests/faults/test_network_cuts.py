@@ -93,11 +93,10 @@ def through_bad_networks(folder: Path, seeds: range, *, producers: int, batches:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 def test_a_bad_network_loses_nothing_acknowledged(
-    tmp_path: Path, seed: int, measured: Callable[[str], None]
+    tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
-    measured(through_bad_networks(tmp_path, range(seed, seed + 1), producers=1, batches=100))
+    measured(through_bad_networks(tmp_path, range(1, 2), producers=1, batches=80))
 
 
 @pytest.mark.long

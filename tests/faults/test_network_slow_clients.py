@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_process import BrokerProcess, running_broker
+from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.net.buffers import IN_USE_BYTES_MAX
 from iggy_broker.net.unsent import UNSENT_BYTES_MAX
 from iggy_client.client import Client
@@ -19,7 +20,7 @@ from process_memory import MIB, proportional_bytes, sockets
 from raw_frames import RawClient
 from waiting import wait_until
 
-PARTITIONS = 4  # both shards own some
+PARTITIONS = 4  # all of shard 1: what clients of shard 0 ask for is forwarded
 STORED_BYTES = 24 * MIB  # in each partition
 BESIDE_BYTES = 96 * MIB  # what a shard may use besides what the limits name
 
@@ -28,6 +29,7 @@ BESIDE_BYTES = 96 * MIB  # what a shard may use besides what the limits name
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker with a stream `s` and a topic `t` that has something to read in each partition."""
     with running_broker(tmp_path, shards=2) as running:
+        assert {shard_of(pack(0, 0, partition), 2) for partition in range(PARTITIONS)} == {1}
         with running.client() as client:
             client.create_stream("s")
             client.create_topic("s", "t", PARTITIONS)

@@ -121,7 +121,7 @@ class Frames:
         self._token = token
         self._bodies: list[list[tuple[int, int, bytes]]] = []
         weights: list[float] = []
-        for made in zip(*(self._requests() for _ in range(VARIANTS)), strict=True):
+        for made in zip(*(self.requests() for _ in range(VARIANTS)), strict=True):
             self._bodies.append([_ready(request) for request in made])
             weights.append(_WEIGHTS.get(type(made[0]), 10))
         self._order = self._dice.choices(range(len(weights)), weights, k=4096)
@@ -216,7 +216,7 @@ class Frames:
 
     # -- right requests ----------------------------------------------------------------------------
 
-    def _requests(self) -> list[Request]:
+    def requests(self) -> list[Request]:
         """One right request of every command."""
         return [*self._of_messages(), *self._of_resources(), *self._of_users()]
 

@@ -28,7 +28,7 @@ from iggy_client.errors import ClientError, LinkError
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy
 
-PARTITIONS = 4
+PARTITIONS = 8  # both shards own some
 TIMEOUT_S = 5.0  # for one answer: stalls are short
 
 Place = tuple[int, int]  # partition, offset
