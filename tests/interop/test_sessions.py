@@ -91,13 +91,18 @@ def test_a_client_id_moves_with_its_memory(
     with raw_on(broker, here) as old, raw_on(broker, there, client=old.client) as new:
         log_in(old, token)
         changes = [CreateStream(new_name()) for _ in range(6)]
-        replies = [old.ask(change) for change in changes]
+        frames, replies = [old.frame(change) for change in changes], []
+        for frame in frames:
+            old.send(frame)
+            replies.append(old.receive())
 
         assert eviction_of(log_in(new, token)) is None
         assert new.session > old.session
         new.request = 1
         for change, reply in zip(changes[1:], replies[1:], strict=True):
             assert new.ask(change) == reply
+        new.send(frames[-1])  # as it was first sent, with the number of the old session
+        assert new.receive() == replies[-1]
         new.request = 0
         header, body = new.ask(changes[0])
         assert split_result(body)[0] == ErrorCode.REQUEST_ALREADY_APPLIED
