@@ -9,10 +9,12 @@ Invariants, in the order in which a crash would test them:
 5. Heads are removed oldest first, each made durable before the next: no hole can appear.
 """
 
+import contextlib
 import errno
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from iggy_broker.errors import Reject
 from iggy_broker.logs import Note
@@ -206,6 +208,10 @@ class PartitionLog:
         count = min(count, len(self.segments) - 1)
         if count <= 0:
             return []
+        if self._marker_there:  # it names what goes now, so that a stop must leave another one
+            with contextlib.suppress(OSError):
+                self._disk.remove(f"{self.folder}/{layout.CLEAN_FILE}")
+            self._marker_there = False
         dropped = self.segments[:count]
         del self.segments[:count], self._firsts[:count]
         for segment in dropped:
@@ -238,8 +244,7 @@ class PartitionLog:
         files: list[File] = []
         if self._active is not None and (checkpoint or due or len(self._dirty) > 1):
             # Entries first: a position in `synced` promises that the index before it is whole.
-            # An empty one may have no file: a full disk had no room for it.
-            indexed = [segment for segment in self._index_dirty if len(segment.index)]
+            indexed = [segment for segment in self._index_dirty if len(segment.index)]  # has a file
             files += [segment.index_file for segment in indexed if segment.index.write()]
             record = synced_record(self._active)
             self._index_dirty = []
@@ -274,16 +279,12 @@ class PartitionLog:
             write_synced(self._disk, self.folder, mark.record)
         return True
 
-    def sync_now(self) -> None:
-        """Sync everything here and now (stop, tools). StorageFailed if that fails."""
-        sync_here(self, self._disk)
-
     def close(self) -> None:
         """Clean stop: sync, leave the marker, give descriptors back."""
         # A sync in a thread may not be through, and the marker must not be there before its bytes.
         self._dirty = self._taken[0] + self._dirty
         self._folders_dirty = self._taken[1] + self._folders_dirty
-        self.sync_now()
+        sync_here(self, self._disk)
         if not self._marker_there and self.segments:
             marker = clean_marker(self.segments).encode()
             try:
@@ -385,8 +386,7 @@ class PartitionLog:
             self.warn(Note("damage_found", str(damage), offset=damage.end_offset))
 
 
-def _last_timestamp_us(segment: Segment) -> int:
-    return segment.last_timestamp_us
+_last_timestamp_us = attrgetter("last_timestamp_us")
 
 
 def _refusal(path: str, error: OSError) -> Exception:

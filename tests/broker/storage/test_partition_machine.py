@@ -125,7 +125,8 @@ class PartitionMachine(RuleBasedStateMachine):
         assert isinstance(disk, SimulatedDisk)
         partition = self.world.restart(disk.crash(power_cut=True))
         assert {decision.kind for decision in partition.recovery} <= HARMLESS | {
-            DecisionKind.FOLDER_MISSING
+            DecisionKind.FOLDER_MISSING,
+            DecisionKind.LIFE_NOTED,
         }
         assert partition.next_offset >= self.durable_end
         self.world.stored = [s for s in self.world.stored if s.offset < partition.next_offset]

@@ -74,3 +74,13 @@ def test_a_damaged_note_deletes_nothing(tmp_path: Path, damage: bytes) -> None:
     world.reopen()
     world.partition.store_offset(READER, 19)
     assert world.partition.trim() == 0
+
+
+def test_a_stop_after_a_deletion_leaves_a_marker_that_fits(tmp_path: Path) -> None:
+    world = filled(real_world(tmp_path))
+    world.reopen()
+
+    assert world.partition.delete_oldest_segments(1) == 1
+
+    assert world.reopen().recovery == ()
+    assert world.reopen().recovery == ()
