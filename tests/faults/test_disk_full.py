@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import wait_for_exit
+from broker_process import BrokerProcess, wait_for_exit
 from iggy_client.client import Client
 from iggy_client.errors import ClientError
 from iggy_wire.batch import Message, messages
@@ -174,7 +176,7 @@ def test_a_first_start_on_a_full_disk_says_so(tmp_path: Path, disk: SmallDisk) -
     code = wait_for_exit(broker.launch())
 
     assert code == 1
-    (record,) = broker.records()
+    (record,) = [one for one in broker.records() if one["level"] == "critical"]
     assert record["level"] == "critical"
     assert f"{disk.inside}/data" in str(record["message"])
     assert "free some space" in str(record["message"])
@@ -356,3 +358,22 @@ def fill_and_free(disk: SmallDisk, history: History, works: list[Future[None]]) 
         disk.fill(leave_bytes=history.chance.choice((0, 0, 4096, 50_000, 300_000)))
     go_on("refused", history.chance.randint(5, 40))
     disk.free()
+
+
+def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.wrapper = ["sh", "-c", 'exec "$@" >/dev/full 2>&1', "sh"]
+    broker.start()
+    try:
+        with broker.client() as client:
+            make_topic(client, "t")
+            assert client.send("s", "t", FIRST, [M]).base_offset == 0
+        assert broker.stop() == 0
+        broker.start()
+        with broker.client() as client:
+            assert read_all(client, "t") == [b"m"]
+        os.kill(broker.shard_pids()[0], signal.SIGKILL)
+        assert broker.process is not None
+        assert wait_for_exit(broker.process) == 70
+    finally:
+        broker.end()
