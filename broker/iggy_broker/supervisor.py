@@ -224,8 +224,9 @@ def _fork(broker: _Broker, plan: Plan, plans: list[Plan], *, lifeline: int) -> N
         logger.critical("! shard %d failed", plan.shard_id, exc_info=True, extra=told)
     finally:
         # Never back into the supervisor's code, whatever happened.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # they may be files on a full disk
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 
