@@ -74,7 +74,8 @@ class Decision:
 def cut_tail(disk: Disk, segment: Segment, size_bytes: int, *, why: str) -> Decision:
     """Cut the file to the segment's good bytes, after copying what goes. Syncs come later.
 
-    A full disk does not stop it: then nothing is kept, and the decision says so.
+    A full disk does not stop it: then nothing is kept, and the decision says so. A broken one does:
+    OSError, and all is as it was.
     """
     end = segment.size_bytes
     kept_in = _new_set(disk, segment.folder)
@@ -131,7 +132,7 @@ def set_aside(disk: Disk, folder: str, firsts: list[int], *, why: str) -> list[D
 
 
 def _new_set(disk: Disk, folder: str) -> str:
-    """A new folder for cut bytes; the oldest beyond the limit go. "" if the disk refuses."""
+    """A new folder for cut bytes; the oldest beyond the limit go. "" if the disk has no room."""
     parent = f"{folder}/{layout.CUT_FOLDER}"
     sets = sorted(int(name) for name in disk.list_folder(parent) if name.isdecimal())
     for number in sets[: max(len(sets) - CUT_SETS_MAX + 1, 0)]:
@@ -141,13 +142,15 @@ def _new_set(disk: Disk, folder: str) -> str:
         disk.make_folders(path)
         disk.sync_folder(parent)  # before anything moves in: a lost folder would lose that too
         disk.sync_folder(folder)
-    except OSError:  # a full disk: start must work all the same
-        return ""
+    except OSError as error:
+        if not may_pass(error):
+            raise  # a broken disk: nothing is thrown away because of it
+        return ""  # a full one: start must work all the same
     return path
 
 
 def _copy(disk: Disk, segment: Segment, target: str, size_bytes: int) -> int:
-    """Copy bytes behind the good end to a file of their own. 0 if the disk refuses."""
+    """Copy bytes behind the good end to a file of their own. 0 if the disk has no room."""
     try:
         file = disk.open(target, create=True)
         for at in range(0, size_bytes, _COPY_BYTES):
@@ -155,7 +158,10 @@ def _copy(disk: Disk, segment: Segment, target: str, size_bytes: int) -> int:
             file.write(segment.file.read(size, segment.size_bytes + at), at)
         file.sync()
         file.close()
-    except OSError:
+        disk.sync_folder(target.rpartition("/")[0])  # before the log loses these bytes
+    except OSError as error:
+        if not may_pass(error):
+            raise
         disk.remove(target)
         return 0
     return size_bytes

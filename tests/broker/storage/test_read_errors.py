@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from iggy_broker.errors import Reject
+from iggy_broker.storage.disk import StorageFailed
 from iggy_broker.storage.partition import ConsumerKey
 from simulated_disk import SimulatedDisk
 from storage_cases import FOLDER, NEW_PLACE, NEXT, World, read, simulated_world
@@ -95,3 +99,35 @@ def test_a_partition_of_old_does_not_open_as_long_as_its_note_cannot_be_read() -
 
     world.open()
     assert world.everything() == world.stored
+
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("operation", ["sync_folder", "sync", "reading"])
+def test_a_torn_tail_is_not_thrown_away_because_the_disk_fails(
+    operation: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = simulated_world()
+    world.append(1, 300)
+    assert isinstance(world.disk, SimulatedDisk)
+    log = world.disk.open(f"{FOLDER}/{0:020d}.log")
+    torn = bytes(world.batch(1, 300))[:400]
+    log.write(torn, log.size())
+    disk = world.disk.crash(power_cut=False)
+    calls, real = itertools.count(), getattr(disk, operation)
+
+    def fails_once(*args: object) -> object:
+        if next(calls) == number:
+            raise OSError(errno.EIO, "input/output error")
+        return real(*args)
+
+    monkeypatch.setattr(disk, operation, fails_once)
+    with contextlib.suppress(OSError, StorageFailed):
+        world.restart(disk)
+    monkeypatch.undo()
+    world.restart(disk.crash(power_cut=False))
+
+    assert world.everything() == world.stored
+    after = world.disk
+    assert isinstance(after, SimulatedDisk)
+    cut = [path for path in after.entries if "/cut/" in path and not after.is_folder(path)]
+    assert torn in [after.read_file(path, bytes_max=1000) for path in cut]
