@@ -16,11 +16,11 @@ from iggy_client.client import Client
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Consumer, Identifier, Partitioning, PollingStrategy
 from iggy_wire.requests import PollMessages, SendMessages
-from process_memory import MIB, proportional_bytes, sockets
+from process_memory import MIB, highest_bytes, proportional_bytes, sockets
 from raw_frames import RawClient
 from waiting import wait_until
 
-PARTITIONS = 4  # all of shard 1: what clients of shard 0 ask for is forwarded
+PARTITIONS = 2  # all of shard 1: what clients of shard 0 ask for is forwarded
 STORED_BYTES = 24 * MIB  # in each partition
 BESIDE_BYTES = 96 * MIB  # what a shard may use besides what the limits name
 
@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         assert {shard_of(pack(0, 0, partition), 2) for partition in range(PARTITIONS)} == {1}
         with running.client() as client:
             client.create_stream("s")
-            client.create_topic("s", "t", PARTITIONS)
+            client.create_topic("s", "t", PARTITIONS, {"consumer_offset_durability": "persisted"})
             payload = bytes(MIB)
             for partition in range(PARTITIONS):
                 for _ in range(STORED_BYTES // MIB):
@@ -71,17 +71,16 @@ def grown(broker: BrokerProcess, before: list[int]) -> int:
     return max(now - first for now, first in zip(memory(broker), before, strict=True))
 
 
-def ask_for_all(client: RawClient, partition: int) -> None:
+def ask_for_all(client: RawClient, partition: int, *, auto_commit: bool = False) -> None:
     poll = PollMessages(
         Consumer.plain(1), Identifier("s"), Identifier("t"), partition, PollingStrategy.first(),
-        1_000_000,
+        1_000_000, auto_commit,
     )  # fmt: skip
     client.send(client.frame(poll))
 
 
-@pytest.mark.parametrize("takes", [0, 1], ids=["nothing", "a byte now and then"])
 def test_readers_that_do_not_read_cost_a_shard_no_more_than_its_limit(
-    broker: BrokerProcess, takes: int, measured: Callable[[str], None]
+    broker: BrokerProcess, measured: Callable[[str], None]
 ) -> None:
     before = memory(broker)
     with crowd(broker, 96) as readers, broker.client() as other:
@@ -89,14 +88,28 @@ def test_readers_that_do_not_read_cost_a_shard_no_more_than_its_limit(
         for number, reader in enumerate(readers):
             ask_for_all(reader, number % PARTITIONS)
             serve_others(other, 4)
-            for slow in readers[: number * takes : 8]:
+            for slow in readers[:number:8]:  # the others take nothing
                 with contextlib.suppress(ConnectionError):
-                    slow.socket.recv(takes)
+                    slow.socket.recv(1)
             most = max(most, grown(broker, before))
         serve_others(other, 100)
     measured(f"96 readers of 24 MiB: a shard grew by {most / MIB:.0f} MiB")
     assert most <= UNSENT_BYTES_MAX + BESIDE_BYTES
     wait_until(lambda: grown(broker, before) <= BESIDE_BYTES, "memory is not given back")
+
+
+def test_replies_that_wait_for_the_disk_are_small(
+    broker: BrokerProcess, measured: Callable[[str], None]
+) -> None:
+    shards = broker.shard_pids()
+    before = [highest_bytes(pid) for pid in shards]
+    with crowd(broker, 96) as readers, broker.client() as other:
+        for number, reader in enumerate(readers):
+            ask_for_all(reader, number % PARTITIONS, auto_commit=True)
+        serve_others(other, 20)
+    most = max(highest_bytes(pid) - at for pid, at in zip(shards, before, strict=True))
+    measured(f"96 polls that commit to the disk: a shard grew by {most / MIB:.0f} MiB")
+    assert most <= BESIDE_BYTES
 
 
 def test_a_reader_that_reads_in_the_end_gets_all(broker: BrokerProcess) -> None:

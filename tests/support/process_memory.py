@@ -38,3 +38,11 @@ def sockets(pid: int) -> int:
         with contextlib.suppress(FileNotFoundError):
             found += os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:")
     return found
+
+
+def highest_bytes(pid: int) -> int:
+    """The most memory that a process ever had, shared pages included."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise AssertionError(f"no such line for process {pid}")

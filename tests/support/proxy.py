@@ -41,6 +41,7 @@ class Proxy:
         self.seen: Counter[str] = Counter()  # connections, cuts, stalls, and pieces by temper
         self.port = 0
         self._target_port = port
+        self.seed = seed
         self._dice = random.Random(seed)
         self._cuts = cuts
         self._loop = asyncio.new_event_loop()

@@ -37,6 +37,7 @@ _POLL_HEAD_BYTES: Final = _POLL_REPLY.size
 
 _POLL_TAIL: Final = Struct("<BQIB")  # strategy kind and value, count, auto commit
 POLL_TAIL_BYTES: Final = _POLL_TAIL.size
+WAITING_BYTES_MAX: Final = 1024 * 1024  # of batches, where a reply lies in memory until a sync
 _STRATEGIES: Final[dict[int, StrategyKind]] = {kind.value: kind for kind in StrategyKind}
 
 
@@ -105,10 +106,13 @@ def poll(
         return [poll_head(header, commit, (named, 0, 0), 0)]
     assert target is not None and partition is not None, "polls are served by the owner"
     strategy, count, auto_commit = tail
+    limits = [services.poll_bytes_max, bytes_max or services.poll_bytes_max]
+    if auto_commit and partition.offsets_persisted:
+        limits.append(WAITING_BYTES_MAX)
     polled = partition.poll(
         strategy,
         count,
-        bytes_max=min(bytes_max or services.poll_bytes_max, services.poll_bytes_max),
+        bytes_max=min(limits),
         consumer=read.key,
         auto_commit=auto_commit,
     )
