@@ -8,6 +8,7 @@ from iggy_broker import config
 from iggy_broker.config_values import UNLIMITED
 from iggy_broker.errors import Deny
 from iggy_broker.metadata import options
+from iggy_broker.metadata.model import Defaults
 from iggy_wire.errors import ErrorCode
 from iggy_wire.options import Option, Options, ValueKind, make_options, options_bytes
 
@@ -212,14 +213,17 @@ def test_the_safer_of_two_wishes_wins() -> None:
     assert options.settings_of(make_options({"durability": "persisted"}), NODE).persisted
 
 
-def test_what_was_not_sent_follows_the_node() -> None:
+def test_what_was_not_sent_follows_the_node_but_for_what_is_frozen() -> None:
     changed = node(segment_message_expiry="1 h", topic_max_size="5 GiB", segment_size="2 MiB")
+    made = options.defaults_of(NODE)
 
-    settings = options.settings_of(make_options({"segment_size": "1 MiB"}), changed)
+    bare = options.settings_of((), changed, made)
+    sent = options.settings_of(make_options({"message_expiry": "3 h"}), changed, made)
 
-    assert settings.message_expiry_us == 3_600_000_000
-    assert settings.max_topic_size_bytes == 5 << 30
-    assert settings.segment_size_bytes == MIB
+    assert bare.segment_size_bytes == 2 * MIB
+    assert bare.message_expiry_us == bare.max_topic_size_bytes == UNLIMITED
+    assert (sent.message_expiry_us, sent.max_topic_size_bytes) == (3 * 3_600_000_000, UNLIMITED)
+    assert options.defaults_of(changed) == Defaults(3_600_000_000, 5 << 30)
 
 
 def test_streams_have_no_options() -> None:
