@@ -28,7 +28,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from iggy_spark import connections, errors, job_config, options, session, sink_source
+from iggy_spark import (
+    connections,
+    driver_mark,
+    errors,
+    job_config,
+    options,
+    session,
+    sink_source,
+)
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.connections import Connection
 from iggy_spark.errors import BrokerUnavailable, DataLoss, Fenced, IggySparkError, SinkError
@@ -111,6 +119,7 @@ class Run:
     """What a run has found before Spark starts."""
 
     checkpoint: Checkpoint
+    mark: str
     mirror: JobMirror
     found: TopicState
     covered: Mapping[int, Spans]
@@ -162,17 +171,24 @@ class Job:
             )
             with closing(mirror):
                 if mirror.join(contact_s=CONTACT_MS / 1000):
-                    covered = self._sink.prepare(incarnation)
-                    self._with_spark(Run(checkpoint, mirror, found, covered))
+                    self._carry(checkpoint, mirror, found)
                 self._finish(checkpoint, mirror, incarnation)
         finally:
             self._sink.close()
             connections.close_all()
             checkpoint.close()
 
-    def _with_spark(self, run: Run) -> None:
-        if self._stop.asked:
+    def _carry(self, checkpoint: Checkpoint, mirror: JobMirror, found: TopicState) -> None:
+        """Everything that touches the target."""
+        folder = Path(self._config.checkpoint)
+        mark = driver_mark.take_over(folder, should_stop=lambda: self._stop.asked)
+        if mark is None:
             return
+        covered = self._sink.prepare(str(found.incarnation))
+        if not self._stop.asked:
+            self._with_spark(Run(checkpoint, mark, mirror, found, covered))
+
+    def _with_spark(self, run: Run) -> None:
         driver = self._config.sink.spark.driver
         with self._running(
             f"iggy-sink-{self._config.name}",
@@ -197,7 +213,7 @@ class Job:
         self._raw["offsetMirror"] = "off"  # the source's helper would be a second member
         frame = (
             spark.readStream.format(sink_source.FORMAT)
-            .options(**self._raw, **sink_source.own_options(self._config, covered))
+            .options(**self._raw, **sink_source.own_options(self._config, covered, run.mark))
             .load()
         )
         trigger = frame.writeStream.queryName(self._config.name).foreachBatch(writer)

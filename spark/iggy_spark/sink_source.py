@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from iggy_spark.sinks.base import Spans
 
 FORMAT = "iggy_sink_job"
-_OWN_OPTIONS = ("sinkjob", "sinkcovered")  # Spark compares option names without case
+_OWN_OPTIONS = ("sinkjob", "sinkcovered", "sinkmark")  # Spark compares option names without case
 
 
 class SinkSource(DataSource):
     """One topic into one sink; its rows are the results of its tasks."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """The reader's options, and two of our own."""
+        """The reader's options, and those of our own."""
         super().__init__(dict(options))
         self._raw = {name.lower(): value for name, value in options.items()}
 
@@ -45,13 +45,14 @@ class SinkSource(DataSource):
         from iggy_spark.sink_task import SinkReader
 
         raw = {name: value for name, value in self._raw.items() if name not in _OWN_OPTIONS}
-        job, covered = (self._raw[name] for name in _OWN_OPTIONS)
-        return SinkReader(options.parse(raw, mode="stream"), job, covered)
+        job, covered, mark = (self._raw[name] for name in _OWN_OPTIONS)
+        return SinkReader(options.parse(raw, mode="stream"), job, covered, mark)
 
 
-def own_options(config: JobConfig, covered: Mapping[int, Spans]) -> dict[str, str]:
+def own_options(config: JobConfig, covered: Mapping[int, Spans], mark: str) -> dict[str, str]:
     """What `SinkSource` needs beside the reader's options."""
     return {
         "sinkJob": msgspec.json.encode(config).decode(),
         "sinkCovered": json.dumps({str(number): spans for number, spans in covered.items()}),
+        "sinkMark": mark,
     }

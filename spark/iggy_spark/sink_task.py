@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from iggy_spark import no_pandas, readers
+from iggy_spark import driver_mark, no_pandas, readers
 from iggy_spark.fetch import RangeFetch
 from iggy_spark.job_config import JobConfig
 from iggy_spark.offsets import OffsetRange
@@ -31,10 +32,10 @@ RESULT_SCHEMA = pa.schema([pa.field("result", pa.string())])
 class SinkReader(readers.IggyStreamReader):
     """Plans like the data source; a task writes instead of handing rows to Spark."""
 
-    def __init__(self, options: ReadOptions, job: str, covered: str) -> None:
-        """`job` and `covered` as `sink_source.own_options` made them."""
+    def __init__(self, options: ReadOptions, job: str, covered: str, mark: str) -> None:
+        """`job`, `covered` and `mark` as `sink_source.own_options` made them."""
         super().__init__(options)
-        self._job, self._covered = job, covered
+        self._job, self._covered, self._mark = job, covered, mark
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one range; yield what was done."""
@@ -44,7 +45,8 @@ class SinkReader(readers.IggyStreamReader):
         sink = registry.build(config, show=lambda line: None)
         spans = json.loads(self._covered).get(str(partition.wanted.partition), [])
         covered = tuple((first, end) for first, end in spans)
-        written = write_range(self._options, partition.wanted, sink=sink, covered=covered)
+        with driver_mark.writing(Path(config.checkpoint), self._mark):
+            written = write_range(self._options, partition.wanted, sink=sink, covered=covered)
         line = json.dumps(written.to_json())
         yield pa.RecordBatch.from_arrays([pa.array([line])], schema=RESULT_SCHEMA)
 

@@ -2,14 +2,9 @@
 
 import io
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,87 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from broker_process import PASSWORD, USERNAME
+from broker_process import PASSWORD
 from iggy_spark import job_config
-from iggy_spark.errors import BadPayload, DataLoss, TopicRecreated
+from iggy_spark.errors import EXIT_FAILED, BadPayload, DataLoss, SinkError, TopicRecreated
 from iggy_spark.progress import Reporter
 from iggy_spark.sink_job import Job, Stop
+from iggy_spark.sinks.files import FilesSink
+from sink_jobs import LOGIN, PROCESS_S, Setup, documents, every, start
 
 if TYPE_CHECKING:
     from conftest import Topic
 
 pytestmark = pytest.mark.timeout(300)  # a session takes a while to start on a busy machine
-
-LOGIN = {"IGGY_USERNAME": USERNAME, "IGGY_PASSWORD": PASSWORD}
-SCHEMA = "number BIGINT NOT NULL, month INT, delay DOUBLE, at TIMESTAMP"
-PROCESS_S = 240.0  # a Java and a Spark start in it
-
-
-def documents(first: int, end: int) -> list[bytes]:
-    return [
-        json.dumps(
-            {
-                "number": n,
-                "month": n % 12 + 1,
-                "delay": None if n % 3 == 0 else n / 2,
-                "at": "2026-03-29T00:59:59.999999Z",
-            }
-        ).encode()
-        for n in range(first, end)
-    ]
-
-
-class Setup:
-    """A job over a test's topic, run inside this process on the shared Spark."""
-
-    def __init__(self, topic: "Topic", folder: Path, **sink: Any) -> None:
-        self.lake = folder / "lake"
-        self.checkpoint = folder / "checkpoint"
-        self.value = {
-            "name": "lake",
-            "broker": {"address": topic.address},
-            "stream": topic.stream,
-            "topic": topic.name,
-            "sink": {
-                "type": "Files",
-                "files": {"path": str(self.lake), "partitionBy": ["month"]},
-                "payload": {"format": "Json", "schema": SCHEMA},
-                "trigger": {"interval": "100ms"},
-                **sink,
-            },
-            "checkpoint": str(self.checkpoint),
-            "once": True,
-        }
-        self.file = folder / "job.json"
-
-    def write(self) -> Path:
-        self.file.write_text(json.dumps(self.value))
-        return self.file
-
-    def run(self, spark: SparkSession) -> list[dict[str, Any]]:
-        """The events of one run to its end."""
-        out = io.StringIO()
-
-        @contextmanager
-        def running(*args: Any, **settings: Any) -> Iterator[SparkSession]:
-            yield spark
-
-        try:
-            config = job_config.load(self.write())
-            Job(config, LOGIN, Reporter(out), stop=Stop(signals=False), running=running).run()
-        finally:
-            self.events = [json.loads(line) for line in out.getvalue().splitlines()]
-        return self.events
-
-    def rows(self) -> list[tuple[int, int]]:
-        """(partition, offset) of every row in the lake."""
-        table = ds.dataset(self.lake, format="parquet", partitioning="hive").to_table()
-        columns = (table.column(f"iggy_{name}").to_pylist() for name in ("partition_id", "offset"))
-        return sorted(zip(*columns, strict=True))
-
-
-def every(**counts: int) -> list[tuple[int, int]]:
-    return [(int(p[1:]), n) for p, count in sorted(counts.items()) for n in range(count)]
 
 
 @pytest.fixture
@@ -241,6 +167,22 @@ def test_a_purged_topic_is_a_loss(spark: SparkSession, topic: "Topic", setup: Se
         setup.run(spark)
 
 
+def test_an_exception_inside_the_batch_function_fails_the_job(
+    spark: SparkSession, topic: "Topic", setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: FilesSink, results: object) -> None:
+        raise ZeroDivisionError("a bug of ours")
+
+    monkeypatch.setattr(FilesSink, "commit", broken)
+    topic.send(0, documents(0, 5))
+
+    with pytest.raises(SinkError, match="ZeroDivisionError: a bug of ours") as caught:
+        setup.run(spark)
+
+    assert caught.value.exit_code == EXIT_FAILED
+    assert (topic.stored("lake", 0), topic.members("lake")) == (None, 0)
+
+
 def test_raw_and_text_payloads(spark: SparkSession, topic: "Topic", tmp_path: Path) -> None:
     topic.send(0, ["\u00e9".encode(), b"b"])
     found = []
@@ -270,17 +212,6 @@ def test_the_console_shows_the_first_rows(
 
 
 # From here on in processes of their own, as whoever starts the job sees it.
-
-
-def start(setup: Setup, **environ: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "iggy_spark.sink_job", "--config", str(setup.write())],
-        env={**os.environ, **LOGIN, **environ},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
 
 
 def test_sigterm_finishes_the_batch_and_the_next_run_goes_on(

@@ -1,0 +1,109 @@
+"""A sink job over a test's topic: in this process on the tests' Spark, or in one of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
+
+from broker_process import PASSWORD, USERNAME
+from iggy_spark import job_config
+from iggy_spark.progress import Reporter
+from iggy_spark.sink_job import Job, Stop
+
+if TYPE_CHECKING:
+    from conftest import Topic
+
+LOGIN = {"IGGY_USERNAME": USERNAME, "IGGY_PASSWORD": PASSWORD}
+SCHEMA = "number BIGINT NOT NULL, month INT, delay DOUBLE, at TIMESTAMP"
+PROCESS_S = 240.0  # a Java and a Spark start in it
+
+
+def documents(first: int, end: int) -> list[bytes]:
+    return [
+        json.dumps(
+            {
+                "number": n,
+                "month": n % 12 + 1,
+                "delay": None if n % 3 == 0 else n / 2,
+                "at": "2026-03-29T00:59:59.999999Z",
+            }
+        ).encode()
+        for n in range(first, end)
+    ]
+
+
+class Setup:
+    """A job over a test's topic, run inside this process on the shared Spark."""
+
+    def __init__(self, topic: Topic, folder: Path, **sink: Any) -> None:
+        self.lake = folder / "lake"
+        self.checkpoint = folder / "checkpoint"
+        self.value = {
+            "name": "lake",
+            "broker": {"address": topic.address},
+            "stream": topic.stream,
+            "topic": topic.name,
+            "sink": {
+                "type": "Files",
+                "files": {"path": str(self.lake), "partitionBy": ["month"]},
+                "payload": {"format": "Json", "schema": SCHEMA},
+                "trigger": {"interval": "100ms"},
+                **sink,
+            },
+            "checkpoint": str(self.checkpoint),
+            "once": True,
+        }
+        self.file = folder / "job.json"
+        self.login = LOGIN
+        self.stop = Stop(signals=False)
+
+    def write(self) -> Path:
+        self.file.write_text(json.dumps(self.value))
+        return self.file
+
+    def run(self, spark: SparkSession) -> list[dict[str, Any]]:
+        """The events of one run to its end."""
+        out = io.StringIO()
+
+        @contextmanager
+        def running(*args: Any, **settings: Any) -> Iterator[SparkSession]:
+            yield spark
+
+        try:
+            config = job_config.load(self.write())
+            Job(config, self.login, Reporter(out), stop=self.stop, running=running).run()
+        finally:
+            self.events = [json.loads(line) for line in out.getvalue().splitlines()]
+        return self.events
+
+    def rows(self) -> list[tuple[int, int]]:
+        """(partition, offset) of every row in the lake."""
+        table = ds.dataset(self.lake, format="parquet", partitioning="hive").to_table()
+        columns = (table.column(f"iggy_{name}").to_pylist() for name in ("partition_id", "offset"))
+        return sorted(zip(*columns, strict=True))
+
+
+def every(**counts: int) -> list[tuple[int, int]]:
+    return [(int(p[1:]), n) for p, count in sorted(counts.items()) for n in range(count)]
+
+
+def start(setup: Setup, **environ: str) -> subprocess.Popen[str]:
+    """The job as whoever runs it starts it; `environ` goes on top of the login."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "iggy_spark.sink_job", "--config", str(setup.write())],
+        env={**os.environ, **LOGIN, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
