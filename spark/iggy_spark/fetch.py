@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -21,6 +22,8 @@ from iggy_wire.replies import Polled
 FIRST_POLL_MESSAGES = 500  # before the size of a message is known
 TAIL_GRACE_S = 2.0  # how long a partition may look shorter than planned before that is a loss
 PAUSE_S = 0.02  # between polls of an end that is written but not yet shown
+
+_log = logging.getLogger(__name__)
 
 
 class RangeFetch:
@@ -109,6 +112,7 @@ class RangeFetch:
             raise DataLoss(
                 f"{lost}, the earliest is {end}; set failOnDataLoss=false to go on without them"
             )
+        _log.warning("%s; going on behind them", lost)
         self.lost += end - first
 
     def _gone(self, at: int, current_offset: int, waited_s: float) -> bool:

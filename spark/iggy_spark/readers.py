@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,6 +24,8 @@ from iggy_spark.mirror import Mirror
 from iggy_spark.offsets import OffsetRange, Offsets, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_wire.kernel import Columns
+
+_log = logging.getLogger(__name__)
 
 
 class RangePartition(InputPartition):
@@ -114,6 +117,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         self._found: tuple[float, TopicState] | None = None
         self._available_now = False
         self._target: TopicState | None = None
+        self._noted: tuple[str, ...] = ()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """`maxOffsetsPerTrigger`, as Spark hands it to `latestOffset`."""
@@ -166,6 +170,10 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
             fail_on_data_loss=self._options.fail_on_data_loss,
             restart_recreated=self._options.on_topic_recreated == "restart",
         )
+        if advance.notes != self._noted:  # Spark asks many times a second
+            self._noted = advance.notes
+            for note in advance.notes:
+                _log.warning("%s, going on without what is gone: %s", found.name, note)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return offsets.limit_end(advance.start, advance.ends, rows_max).to_json()
 

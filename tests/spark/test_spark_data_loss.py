@@ -1,0 +1,136 @@
+"""Messages that are gone before they were read: told by name, or counted and left behind."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from iggy_client import Client
+from iggy_spark import options, readers
+from iggy_spark.errors import DataLoss
+from iggy_spark.offsets import Offsets
+from sink_jobs import Setup, every
+
+if TYPE_CHECKING:
+    from conftest import Topic
+
+pytestmark = pytest.mark.timeout(300)  # a session takes a while to start on a busy machine
+
+PER_SEGMENT = 30  # three batches of ten, of 40,000 bytes each message
+GONE = r"partition 0: offsets 10\u201329 \(20 messages\) are gone, the earliest is 30"
+
+
+@pytest.fixture
+def log(topic: "Topic") -> "Topic":
+    """The topic with small segments."""
+    topic.client.delete_topic(topic.stream, topic.name)
+    topic.client.create_topic(topic.stream, topic.name, 1, {"segment_size": 1 << 20})
+    return topic
+
+
+def fill(topic: "Topic", first: int, end: int) -> None:
+    text = "x" * 40_000
+    payloads = [json.dumps({"number": n, "text": text}).encode() for n in range(first, end)]
+    topic.send(0, payloads, batch=10)
+
+
+def expire(topic: "Topic") -> None:
+    """Remove the first segment, whoever has not read it."""
+    for group in topic.client.get_groups(topic.stream, topic.name):
+        topic.client.delete_group(topic.stream, topic.name, group.name)
+    topic.client.delete_segments(topic.stream, topic.name, 0, 1)
+
+
+def reader(topic: "Topic", **more: str) -> readers.IggyStreamReader:
+    given = topic.options(**{"startingOffsets": "earliest", "pollIntervalMs": "0", **more})
+    return readers.IggyStreamReader(options.parse(given, mode="stream"))
+
+
+def moved(offset: dict[str, Any], position: int) -> dict[str, Any]:
+    found = Offsets.from_json(offset)
+    return Offsets(found.topic, found.incarnation, {0: position}).to_json()
+
+
+def read(source: readers.IggyStreamReader, start: Any, end: Any) -> list[int]:
+    parts = source.partitions(start, end)
+    return [n for part in parts for rows in source.read(part) for n in rows["offset"].to_pylist()]
+
+
+def test_a_checkpoint_that_retention_overtook(
+    log: "Topic", caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(log, 0, 100)
+    source = reader(log)
+    start = moved(source.initialOffset(), 10)
+    expire(log)
+    end = source.latestOffset(start, ReadAllAvailable())
+
+    with pytest.raises(DataLoss, match=GONE):
+        read(source, start, end)
+    assert read(reader(log, failOnDataLoss="false"), start, end) == list(range(30, 100))
+
+    (record,) = caplog.records
+    assert "(20 messages) are gone; going on behind them" in record.getMessage()
+
+
+def purge(topic: "Topic") -> None:
+    topic.client.purge_topic(topic.stream, topic.name)
+
+
+@pytest.mark.parametrize("remove", [expire, purge])
+def test_messages_that_go_between_plan_and_read(
+    log: "Topic", remove: Callable[["Topic"], None]
+) -> None:
+    fill(log, 0, 100)
+    source = reader(log)
+    start = moved(source.initialOffset(), 10)
+    end = source.latestOffset(start, ReadAllAvailable())
+    remove(log)
+
+    with pytest.raises(DataLoss, match=r"partition 0: offsets 10\u2013"):
+        read(source, start, end)
+
+
+def test_a_lost_tail_is_told_once_not_at_every_look(
+    log: "Topic", caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(log, 0, 50)
+    source = reader(log, failOnDataLoss="false")
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    purge(log)
+
+    for _ in range(3):
+        assert source.latestOffset(end, ReadAllAvailable()) == end
+
+    (record,) = caplog.records
+    assert "offsets 0\u201349 were read but the partition ends at 0" in record.getMessage()
+
+
+def test_a_sink_stops_at_a_loss_or_goes_on_and_counts_it(
+    spark: SparkSession, log: "Topic", tmp_path: Path, client: Client
+) -> None:
+    setup = Setup(log, tmp_path, payload={"format": "Json", "schema": "number BIGINT"})
+    setup.value["sink"]["files"]["partitionBy"] = []
+    fill(log, 0, 10)
+    setup.run(spark)
+    fill(log, 10, 100)
+    # The sink's group has read ten messages: what it still needs is kept from being deleted.
+    client.delete_segments(log.stream, log.name, 0, 1)
+    found = client.get_topic(log.stream, log.name)
+    assert found is not None
+    assert found.topic.messages_count == 100
+    expire(log)
+
+    with pytest.raises(DataLoss, match=GONE):
+        setup.run(spark)
+    setup.value["sink"]["failOnDataLoss"] = False
+    events = setup.run(spark)
+
+    assert [event["lost"] for event in events if event["event"] == "progress"] == [20]
+    assert events[-1]["lag"] == 0
+    assert setup.rows() == [place for place in every(p0=100) if not 10 <= place[1] < 30]
+    assert log.stored("lake", 0) == 99
