@@ -74,6 +74,26 @@ def test_a_silent_member_is_sent_away_and_may_log_in_again(
         assert isinstance(header, ReplyHeader) and header.status == 0
 
 
+def test_half_a_frame_that_does_not_grow_is_no_sign_of_life(
+    quick: BrokerProcess, root: Client, stream: str
+) -> None:
+    with member(quick, stream) as raw:
+        frame = raw.frame(CreateStream("x" * 200))
+        began = time.monotonic()
+        for byte in frame[:10]:  # as long as it grows it is one
+            raw.send(bytes((byte,)))
+            assert not readable(raw.socket.fileno(), INTERVAL_S / 2)
+        assert time.monotonic() - began > 3 * INTERVAL_S
+        header, _ = raw.receive()  # and then unasked
+        assert isinstance(header, EvictionHeader)
+        assert header.reason == EvictionReason.STALE_CLIENT
+        group = root.get_group(stream, "t", "g")
+        assert group is not None and group.group.members_count == 0
+        raw.send(frame[10:])
+        header, _ = raw.receive()
+        assert isinstance(header, EvictionHeader) and header.reason == EvictionReason.NO_SESSION
+
+
 def test_its_partitions_go_to_the_others(quick: BrokerProcess, root: Client, stream: str) -> None:
     with member(quick, stream) as silent, member(quick, stream) as lively:
         deadline = time.monotonic() + 20 * LONG_S

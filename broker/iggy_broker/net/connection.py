@@ -60,6 +60,7 @@ class Connection(Intake):
         "_foreign_bytes",
         "_foreign_owner",
         "_foreign_run",
+        "_half_bytes",
         "_out",
         "_pending",
         "_services",
@@ -80,7 +81,8 @@ class Connection(Intake):
         self._foreign_owner = -1  # the shard that owns the partitions of the last requests
         self._foreign_run = 0  # how many of them in a row, and their bytes
         self._foreign_bytes = 0
-        self._silent_steps = 0  # of the heartbeat, since the last frame
+        self._silent_steps = 0  # of the heartbeat, since the last frame or part of one
+        self._half_bytes = 0  # of half a frame, at the last step
         self._stays_until_s = 0.0 if session is None else edge.loop.time() + PAUSE_S
         self.session = session or Session(client_number=edge.next_number(), address="")
         self.resolver = Resolver(self._services, self.session)
@@ -155,8 +157,9 @@ class Connection(Intake):
 
     def is_silent(self) -> bool:
         """Asked once a heartbeat step: whether nothing was heard for too many of them."""
-        if self._partial is not None or not self.idle:
-            self._silent_steps = 0
+        half_bytes = self._filled if self._partial is not None else 0
+        if half_bytes != self._half_bytes or not self.idle:
+            self._silent_steps, self._half_bytes = 0, half_bytes
         self._silent_steps += 1
         return self._silent_steps > SILENT_STEPS_MAX
 
