@@ -11,6 +11,8 @@ import pytest
 from broker_process import BrokerProcess, running_broker
 from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.net.buffers import IN_USE_BYTES_MAX
+from iggy_broker.net.edge import STALL_CHECK_S
+from iggy_broker.net.handlers.messages import WAITING_BYTES_MAX
 from iggy_broker.net.unsent import UNSENT_BYTES_MAX
 from iggy_client.client import Client
 from iggy_wire.batch import Message
@@ -21,6 +23,7 @@ from raw_frames import RawClient
 from waiting import wait_until
 
 PARTITIONS = 2  # all of shard 1: what clients of shard 0 ask for is forwarded
+READERS = 96
 STORED_BYTES = 24 * MIB  # in each partition
 BESIDE_BYTES = 96 * MIB  # what a shard may use besides what the limits name
 
@@ -42,6 +45,10 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def memory(broker: BrokerProcess) -> list[int]:
     return [proportional_bytes([pid]) for pid in broker.shard_pids()]
+
+
+def open_sockets(broker: BrokerProcess) -> int:
+    return sum(sockets(pid) for pid in broker.shard_pids())
 
 
 def serve_others(client: Client, times: int, *, payload: bytes = b"small") -> None:
@@ -83,7 +90,7 @@ def test_readers_that_do_not_read_cost_a_shard_no_more_than_its_limit(
     broker: BrokerProcess, measured: Callable[[str], None]
 ) -> None:
     before = memory(broker)
-    with crowd(broker, 96) as readers, broker.client() as other:
+    with crowd(broker, READERS) as readers, broker.client() as other:
         most = 0
         for number, reader in enumerate(readers):
             ask_for_all(reader, number % PARTITIONS)
@@ -93,7 +100,7 @@ def test_readers_that_do_not_read_cost_a_shard_no_more_than_its_limit(
                     slow.socket.recv(1)
             most = max(most, grown(broker, before))
         serve_others(other, 100)
-    measured(f"96 readers of 24 MiB: a shard grew by {most / MIB:.0f} MiB")
+    measured(f"{READERS} readers of 24 MiB: a shard grew by {most / MIB:.0f} MiB")
     assert most <= UNSENT_BYTES_MAX + BESIDE_BYTES
     wait_until(lambda: grown(broker, before) <= BESIDE_BYTES, "memory is not given back")
 
@@ -103,13 +110,13 @@ def test_replies_that_wait_for_the_disk_are_small(
 ) -> None:
     shards = broker.shard_pids()
     before = [highest_bytes(pid) for pid in shards]
-    with crowd(broker, 96) as readers, broker.client() as other:
+    with crowd(broker, READERS) as readers, broker.client() as other:
         for number, reader in enumerate(readers):
             ask_for_all(reader, number % PARTITIONS, auto_commit=True)
         serve_others(other, 20)
     most = max(highest_bytes(pid) - at for pid, at in zip(shards, before, strict=True))
-    measured(f"96 polls that commit to the disk: a shard grew by {most / MIB:.0f} MiB")
-    assert most <= BESIDE_BYTES
+    measured(f"{READERS} polls that commit to the disk: a shard grew by {most / MIB:.0f} MiB")
+    assert most <= READERS * WAITING_BYTES_MAX + BESIDE_BYTES
 
 
 def test_a_reader_that_reads_in_the_end_gets_all(broker: BrokerProcess) -> None:
@@ -122,6 +129,25 @@ def test_a_reader_that_reads_in_the_end_gets_all(broker: BrokerProcess) -> None:
             count = int.from_bytes(body[12:16], "little")
             assert len(body) > count * MIB, "whole messages"
             assert count >= 10
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_what_does_not_move_is_closed(broker: BrokerProcess) -> None:
+    open_before = open_sockets(broker)
+    with crowd(broker, 20) as readers, crowd(broker, 20, known=False) as senders:
+        for number, reader in enumerate(readers):
+            ask_for_all(reader, number % PARTITIONS)
+        for client in senders:
+            client.send(client.header(1, bytes(1000)).encode() + b"x")
+        wait_until(lambda: open_sockets(broker) >= 40, "all are in")
+        wait_until(
+            lambda: open_sockets(broker) <= open_before,
+            "the broker closes them",
+            3 * STALL_CHECK_S + 30,
+        )
+        with broker.client() as other:
+            serve_others(other, 10)
 
 
 def test_hundreds_of_half_frames_hold_up_nobody(
@@ -139,11 +165,11 @@ def test_hundreds_of_half_frames_hold_up_nobody(
             serve_others(other, 100)
             serve_others(other, 4, payload=bytes(2 * MIB))
         most = grown(broker, before)
-        open_files = sum(sockets(pid) for pid in broker.shard_pids())
+        open_before = open_sockets(broker)
     measured(f"300 half frames: a shard grew by {most / MIB:.0f} MiB")
     assert most <= IN_USE_BYTES_MAX + BESIDE_BYTES
     wait_until(
-        lambda: open_files - sum(sockets(pid) for pid in broker.shard_pids()) >= 300,
+        lambda: open_before - open_sockets(broker) >= 300,
         "connections are not closed",
     )
 

@@ -36,19 +36,17 @@ class Temper:
 class Proxy:
     """Listens on a port of its own, in a thread of its own."""
 
-    def __init__(self, port: int, seed: int, *, cuts: bool = True) -> None:
+    def __init__(self, port: int, seed: int) -> None:
         """Between clients and `port`."""
         self.seen: Counter[str] = Counter()  # connections, cuts, stalls, and pieces by temper
         self.port = 0
         self._target_port = port
         self.seed = seed
         self._dice = random.Random(seed)
-        self._cuts = cuts
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._ready = threading.Event()
         self._over = asyncio.Event()
-        self.calm = False  # new connections are passed through as they are
 
     @property
     def address(self) -> str:
@@ -165,6 +163,4 @@ class Proxy:
         stall = dice.choice((0.0, 0.0, 0.001, 0.02))
         cut = dice.choice((None, int(10 ** dice.uniform(2, 5))))
         is_reset = dice.random() < 0.5
-        if self.calm:
-            return Temper("whole", 0.0, None, False)
-        return Temper(pieces, stall, cut if self._cuts else None, is_reset)
+        return Temper(pieces, stall, cut, is_reset)
