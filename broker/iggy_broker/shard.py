@@ -343,15 +343,17 @@ class Shard:
 
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            told = event("shard_failed")
-            logger.critical("! a background task failed", exc_info=error, extra=told)
-            self._fail(f"{type(error).__name__}: {error}")
+            self._on_error(error, "a background task failed")
 
     def _on_bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        told = event("shard_failed")
-        logger.critical("! %s", context.get("message", "bug"), exc_info=error, extra=told)
-        self._fail(f"{context.get('message')}: {error}")
+        self._on_error(context.get("exception"), context.get("message", "bug"))
+
+    def _on_error(self, error: BaseException | None, what: str) -> None:
+        if isinstance(error, StorageFailed):  # no bug: why, and not where, is what people need
+            self._on_storage_failed(error)
+            return
+        logger.critical("! %s", what, exc_info=error, extra=event("shard_failed"))
+        self._fail(f"{what}: {type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason

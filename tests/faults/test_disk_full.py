@@ -21,7 +21,7 @@ from iggy_client.errors import ClientError
 from iggy_wire.batch import Message, messages
 from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import Partitioning, PollingStrategy
-from small_disk import BrokerOnSmallDisk, SmallDisk, small_disk, wait_until
+from small_disk import BrokerOnSmallDisk, SmallDisk, small_disk, small_ext4, wait_until
 
 FIRST = Partitioning.partition(0)
 M = Message(b"m")
@@ -311,8 +311,19 @@ def assert_all_there(client: Client, history: History) -> None:
         assert stored is not None and stored.stored_offset == offset
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_a_disk_that_fills_up_at_any_moment(tmp_path: Path, disk: SmallDisk, seed: int) -> None:
+def test_a_disk_that_fills_up_at_any_moment(tmp_path: Path, disk: SmallDisk) -> None:
+    fill_at_any_moment(tmp_path, disk, seed=1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_ten_disks_that_fill_up_at_any_moment(tmp_path: Path, seed: int) -> None:
+    with small_ext4(tmp_path) if seed % 2 else small_disk(tmp_path) as disk:
+        fill_at_any_moment(tmp_path, disk, seed=seed)
+
+
+def fill_at_any_moment(tmp_path: Path, disk: SmallDisk, *, seed: int) -> None:
     settings = {"IGGY_METADATA_JOURNAL_SLOTS": "16"}
     broker = BrokerOnSmallDisk(tmp_path, disk, settings=settings)
     history = History(seed)

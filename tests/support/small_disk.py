@@ -39,7 +39,15 @@ class SmallDisk:
         self._names = self.outside / "names"
 
     def run(self, *command: str) -> None:
-        subprocess.run([*self.enter, *command], check=True, capture_output=True)
+        """Run a command that sees it. OSError, with what it says, if it fails."""
+        ended = subprocess.run([*self.enter, *command], capture_output=True, text=True)
+        if ended.returncode:
+            raise OSError(f"{' '.join(command)}: {ended.stderr.strip()}")
+
+    def below(self, name: str) -> SmallDisk:
+        """A folder on it, on which something else may be mounted."""
+        (self.outside / name).mkdir()
+        return SmallDisk(self._holder, self.inside / name)
 
     @property
     def free_bytes(self) -> int:
@@ -80,6 +88,25 @@ def small_disk(folder: Path) -> Iterator[SmallDisk]:
     """A tmpfs of 64 MiB at `folder`/disk, or a skipped test."""
     with mounted(folder, f"mount -t tmpfs -o size=64m,nr_inodes={NAMES_MAX} none") as disk:
         yield disk
+
+
+@contextmanager
+def small_ext4(folder: Path) -> Iterator[SmallDisk]:
+    """An ext4 of 48 MiB in a file, at `folder`/disk, or a skipped test."""
+    image = folder / "image"
+    with image.open("wb") as file:
+        file.truncate(48 << 20)
+    make_ext4(image)
+    with mounted(folder, f"mount -t ext4 -o loop {image}") as disk:
+        yield disk
+
+
+def make_ext4(image: Path) -> None:
+    """Make the file a file system that keeps no room for root, or skip the test."""
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("there is no mkfs.ext4 here")
+    options = ["-q", "-m", "0", "-N", str(NAMES_MAX)]
+    subprocess.run(["mkfs.ext4", *options, str(image)], check=True, capture_output=True)
 
 
 @contextmanager
