@@ -1,6 +1,7 @@
 """The driver as the only member of its consumer group: the source's side, without Spark."""
 
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,8 @@ WAIT_S = 30.0
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {"IGGY_HEARTBEAT_INTERVAL": f"{HEARTBEAT_S:g} s"}
-    with running_broker(tmp_path_factory.mktemp("group-broker"), settings=settings) as process:
+    folder = tmp_path_factory.mktemp("group-broker")
+    with running_broker(folder, settings=settings, monitoring=True) as process:
         yield process
 
 
@@ -101,6 +103,31 @@ def test_the_group_holds_what_is_done(topic: "Topic", source: Source) -> None:
     assert topic.stored(GROUP, 0) == 9
     reader.stop()
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (9, 0)
+
+
+def lag(broker: BrokerProcess, topic: "Topic") -> float:
+    """Of the group, as Prometheus sees it."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{broker.monitoring_port}/metrics") as answer:
+        for line in answer.read().decode().splitlines():
+            name, _, value = line.rpartition(" ")
+            if name.startswith("iggy_group_lag_messages{") and f'"{topic.stream}"' in name:
+                return float(value)
+    raise AssertionError(f"no lag of a group of {topic.stream}")
+
+
+def test_the_brokers_own_lag_is_that_of_the_query(
+    topic: "Topic", source: Source, broker: BrokerProcess
+) -> None:
+    topic.send(0, payloads(10))
+    topic.send(1, payloads(10))
+    reader = source()
+    seen = []
+
+    for done in ((0, 0), (4, 0), (10, 3), (10, 10)):
+        reader.latestOffset(at(topic, *done), ReadAllAvailable())
+        seen.append(lag(broker, topic))
+
+    assert seen == [20, 16, 7, 0]
 
 
 def test_a_query_from_an_earlier_checkpoint_takes_the_group_back(
