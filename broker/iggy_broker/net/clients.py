@@ -32,9 +32,6 @@ class Questions(Protocol):
     async def ask_all(self, question: bytes) -> Sequence[bytes]:
         """The answers of all other shards."""
 
-    async def ask(self, shard_id: int, question: bytes) -> bytes:
-        """The answer of one."""
-
 
 class LoggedIn(msgspec.Struct, frozen=True, array_like=True):
     """One session, as other shards are told of it."""

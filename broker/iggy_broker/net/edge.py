@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 from iggy_broker.logs import event
 from iggy_broker.net.clients import Clients
@@ -43,7 +43,6 @@ class Edge:
     """The connections of a shard and what they work with."""
 
     __slots__ = (
-        "_background",
         "_last_session_us",
         "_numbers",
         "_room_made_s",
@@ -90,7 +89,6 @@ class Edge:
         self.unsent = Unsent()  # replies that clients do not take
         self._room_made_s = 0.0  # when slow clients were looked for last
         self._last_session_us = 0
-        self._background: set[asyncio.Task[object]] = set()
         self.tasks: set[asyncio.Task[bytes]] = set()  # requests that run as coroutines
         # Numbers of connections: unique over all shards, small, never 0.
         self._numbers = itertools.count(services.shard_id + 1, services.shards_count)
@@ -200,12 +198,6 @@ class Edge:
             self.services.counters.evicted(EvictionReason.STALE_CLIENT)
             self.end_session(connection)
             connection.tell(frame)
-
-    def keep(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run `work`, which belongs to no request."""
-        task = self.loop.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
     # -- frames --------------------------------------------------------------------------------
 

@@ -44,9 +44,6 @@ class Lines:
         others = [to for to in range(SHARDS) if to != self.number]
         return await asyncio.gather(*(self._ask(to, question) for to in others))
 
-    async def ask(self, shard_id: int, question: bytes) -> bytes:
-        return await self._ask(shard_id, question)
-
     async def _ask(self, to: int, question: bytes) -> bytes:
         await self.world.passed(self.number, to)
         answer = await self.world.shards[to].clients.answer(question)
