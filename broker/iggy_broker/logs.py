@@ -140,6 +140,16 @@ class Limiter(logging.Filter):
         return not window.began_s <= now_s < window.began_s + WINDOW_S  # the clock may be set back
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes the lines. One that cannot be made is a bug of ours, and is told in a line, too."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
+        """Tell what went wrong, unless it is the stream itself: then nobody can be told."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            _crashed(error, f"a log line cannot be made of {record.msg!r}")
+
+
 LIMITER: Final = Limiter()
 
 
@@ -153,7 +163,7 @@ def tell_suppressed() -> None:
 def set_up(level: str, *, shard: int | None = None, stream: TextIO | None = None) -> None:
     """Send all logs of this process to `stream` (standard error). Call it again after a fork."""
     logging.addLevelName(TRACE, "TRACE")
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _Handler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter(shard))
     handler.addFilter(LIMITER)
     root = logging.getLogger()

@@ -8,6 +8,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,28 @@ def test_no_character_breaks_a_line(output: io.StringIO, mark: str) -> None:
     (line,) = lines(output)
     assert line["message"] == f"one{mark}two"
     assert line["folder"] == mark * 2
+
+
+def test_a_line_that_cannot_be_made_is_told_in_one() -> None:
+    code = "from iggy_broker import logs; import logging; logs.set_up('info')"
+    code += "; logging.getLogger('x').info('two %s %s', 'values')"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    line = json.loads(ended.stderr)
+    assert (line["event"], line["level"]) == ("crashed", "critical")
+    assert "two %s %s" in line["message"]
+    assert "TypeError" in line["error"]
+
+
+def test_a_stream_that_takes_nothing_changes_nothing() -> None:
+    code = "from iggy_broker import logs; import logging; logs.set_up('info')"
+    code += "; logging.getLogger('x').info('lost'); print('went on')"
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, text=True
+        )
+
+    assert ended.stdout == "went on\n"
 
 
 def test_a_note_keeps_its_event_and_fields(output: io.StringIO) -> None:
