@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from iggy_broker.metadata import user_changes
+from iggy_broker.metadata import credentials, user_changes
 from iggy_broker.net.clients import TakeOver
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.edge import Edge
@@ -136,6 +136,43 @@ def moved(*, number: int) -> bytes:
     return msgspec.msgpack.encode((CLIENT, 4, "127.0.0.1:9", number, 0, 1, 0, {}))
 
 
+def test_a_user_who_is_deleted_while_memberships_move_is_not_logged_in(tmp_path: Path) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        submit = caller.services.replica.submit
+        stored = credentials.hash_password("of alice")
+        made = (await submit(user_changes.CreateUser("alice", stored))).user
+        assert made is not None
+        old = await arrived(edge, arrival(bytes(15) + b"\x08"))
+        edge.bind(old, CLIENT, made, 60)
+        moving, gone = asyncio.Event(), asyncio.Event()
+
+        async def move(before: int, after: int) -> None:
+            assert before == 60 < after
+            moving.set()
+            await gone.wait()
+
+        edge.on_session_moved = move
+        new = await arrived(edge, Session(client_number=9, address="127.0.0.1:10"))
+        logging_in = asyncio.ensure_future(logged_in(edge, new, "alice", "of alice"))
+        await moving.wait()
+        assert edge.by_client[CLIENT] is new
+        await submit(user_changes.DeleteUser("alice"))
+        gone.set()
+        await logging_in
+
+        assert new.session.user_id is None
+        assert edge.by_client == {}
+
+    with_edge(tmp_path, work)
+
+
+async def logged_in(edge: Edge, connection: Connection, name: str, password: str) -> bytes:
+    """The answer to a login."""
+    body = Login(P11.version, "tests", "1", name, password).encode()
+    header = RequestHeader(Operation.REGISTER, client=CLIENT, size=HEADER_BYTES + len(body))
+    return await serve_request(edge, connection, header, header.encode() + body)
+
+
 def test_a_login_that_finds_the_queue_full_may_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,10 +180,7 @@ def test_a_login_that_finds_the_queue_full_may_try_again(
 
     async def work(edge: Edge, caller: Caller) -> None:
         connection = await arrived(edge, Session(client_number=4, address="127.0.0.1:9"))
-        body = Login(P11.version, "tests", "1", "iggy", "some password").encode()
-        header = RequestHeader(Operation.REGISTER, client=CLIENT, size=HEADER_BYTES + len(body))
-
-        reply = await serve_request(edge, connection, header, header.encode() + body)
+        reply = await logged_in(edge, connection, "iggy", "some password")
 
         assert ReplyHeader.decode(reply).status == 0
         code, _ = split_result(reply[HEADER_BYTES:])
