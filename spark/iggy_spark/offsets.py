@@ -7,7 +7,8 @@ text, so partitions always come in numerical order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from iggy_spark.errors import DataLoss, OffsetFormatError, OptionError, TopicRecreated
@@ -16,6 +17,7 @@ OFFSETS_VERSION = 1
 EARLIEST = -2
 LATEST = -1
 COMMITTED = -3
+RANGE_ROWS_MIN = 1000  # messages of a task when `minPartitions` splits; less is not worth a task
 OFFSET_MAX = (1 << 62) - 1  # the wire's offsets end below this
 
 
@@ -197,20 +199,47 @@ def _shares(backlog: Mapping[int, int], rows_max: int) -> dict[int, int]:
     return shares
 
 
-def plan_ranges(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """One range per partition that has something to read, in partition order.
+def plan_ranges(
+    start: Offsets, end: Offsets, *, partitions_min: int | None = None
+) -> list[OffsetRange]:
+    """Ranges in partition order that together hold each offset between `start` and `end` once.
 
-    Depends on its arguments alone: a replay after a crash gets the same tasks.
+    One for each partition that has something to read, or about `partitions_min`, as long as each
+    has `RANGE_ROWS_MIN` messages. Depends on its arguments alone: a replay after a crash gets the
+    same tasks.
     """
     if start.incarnation != end.incarnation:
         first = dict.fromkeys(end.positions, 0)
     else:
         first = {n: start.positions.get(n, 0) for n in end.positions}
-    return [
+    ranges = [
         OffsetRange(end.incarnation, n, first[n], stop)
         for n, stop in sorted(end.positions.items())
         if stop > first[n]
     ]
+    if partitions_min is None or len(ranges) >= partitions_min:
+        return ranges
+    step = _step(sum(item.count for item in ranges), partitions_min)
+    return [piece for item in ranges for piece in _split(item, step)]
+
+
+def _step(rows: int, partitions_min: int) -> int:
+    """Doubled again and again, so that cuts lie at the same offsets whatever the backlog."""
+    step = RANGE_ROWS_MIN
+    while 2 * step * partitions_min <= rows:
+        step *= 2
+    return step
+
+
+def _split(item: OffsetRange, step: int) -> list[OffsetRange]:
+    """Cut at multiples of `step`; an end that would be too short stays with its neighbour."""
+    cuts = [
+        cut
+        for cut in range(item.first - item.first % step + step, item.end, step)
+        if cut - item.first >= RANGE_ROWS_MIN and item.end - cut >= RANGE_ROWS_MIN
+    ]
+    bounds = [item.first, *cuts, item.end]
+    return [replace(item, first=a, end=b) for a, b in pairwise(bounds)]
 
 
 def parse_positions(text_value: Any, *, option: str, topic: str) -> dict[int, int]:

@@ -17,6 +17,7 @@ from iggy_spark import offsets, schema
 from iggy_spark.errors import OptionError
 
 MAX_OFFSETS_PER_TRIGGER_DEFAULT = 1_000_000  # an unbounded first batch is the classic crash
+MIN_PARTITIONS_MAX = 100_000  # tasks of one batch that minPartitions may ask for
 SERVERS_MAX = 64
 FETCH_MESSAGES_MAX = 1_000_000
 BYTES_MAX = 1 << 30
@@ -66,6 +67,7 @@ class ReadOptions:
     starting_offsets: Start
     ending_offsets: Start
     max_offsets_per_trigger: int  # 0: no limit
+    min_partitions: int | None
     consumer_group: str | None
     offset_mirror: str  # auto, off, required
     poll_interval_ms: int
@@ -214,6 +216,7 @@ _TABLE = (
         MAX_OFFSETS_PER_TRIGGER_DEFAULT,
         mode="stream",
     ),
+    _Option("minPartitions", _number(1, MIN_PARTITIONS_MAX)),
     _Option("consumerGroup", _name),
     _Option("offsetMirror", _word("auto", "off", "required"), "auto", mode="stream"),
     _Option("pollIntervalMs", parse_duration_ms, 200, mode="stream"),
@@ -239,7 +242,7 @@ _PLANNED = frozenset(
         "token", "tls.enabled", "tls.caPath", "tls.serverName", "subscribe", "subscribePattern",
         "assign", "startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp",
         "startingOffsetsByTimestampStrategy", "endingOffsetsByTimestamp", "maxBytesPerTrigger",
-        "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "includeHeaders",
+        "minOffsetsPerTrigger", "maxTriggerDelay", "includeHeaders",
         "archivePath", "archiveMode", "archive.endpoint", "archive.region", "archive.pathStyle",
         "archive.credentialsPath", "transforms", "filterPushdown", "clientName", "arrowBatchBytes",
     )
@@ -292,6 +295,7 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
         starting_offsets=starting,
         ending_offsets=ending,
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
+        min_partitions=values["minPartitions"],
         consumer_group=values["consumerGroup"],
         offset_mirror=_mirror(values),
         poll_interval_ms=values["pollIntervalMs"],

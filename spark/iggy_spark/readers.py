@@ -44,6 +44,11 @@ class RangeReader:
         """Opens nothing: a reader is pickled into tasks."""
         self._options = options
 
+    def _tasks(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        least = self._options.min_partitions
+        ranges = offsets.plan_ranges(start, end, partitions_min=least)
+        return [RangePartition(wanted) for wanted in ranges]
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one range, in offset order."""
         if isinstance(partition, RangePartition):  # Spark makes one task up if there is none
@@ -95,12 +100,12 @@ class IggyBatchReader(RangeReader, DataSourceReader):
     """A read of what the topic holds between two points."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task per partition that has something to read."""
+        """The tasks between where the topic starts and where it ends now."""
         connection = Connection(self._options)
         found = connection.topic_state()
         start = starts.resolve_start(self._options, found, connection, stream=False)
         end = starts.resolve_end(self._options, found, start)
-        return [RangePartition(wanted) for wanted in offsets.plan_ranges(start, end)]
+        return self._tasks(start, end)
 
 
 class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -183,13 +188,12 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         return Offsets(found.name, str(found.incarnation), found.ends).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One task per partition with something to read; a replay gets the same ones."""
+        """The tasks of one micro-batch; a replay gets the same ones."""
         until = Offsets.from_json(end)
         if self._mirror is not None:
             # A replay is the first thing that a restarted query does: another must not be at it.
             self._mirror.join(until.incarnation)
-        ranges = offsets.plan_ranges(Offsets.from_json(start), until)
-        return [RangePartition(wanted) for wanted in ranges]
+        return self._tasks(Offsets.from_json(start), until)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark calls this one batch late and never for the last one: mirror all the same."""

@@ -1,6 +1,7 @@
 """Offsets: what the checkpoint holds, what a batch may read, what counts as loss."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -130,6 +131,43 @@ def test_the_limit_is_shared_by_backlog_with_one_message_at_least() -> None:
 
     taken = {n: p - at(p0=0, p1=10, p2=5).positions[n] for n, p in end.positions.items()}
     assert taken == {0: 90, 1: 1, 2: 9}
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 9), st.tuples(st.integers(0, 10**7), st.integers(0, 10**6)), min_size=1
+    ),
+    st.one_of(st.none(), st.integers(1, 300)),
+)
+def test_planned_ranges_hold_each_offset_once(
+    parts: dict[int, tuple[int, int]], partitions_min: int | None
+) -> None:
+    start = Offsets(TOPIC, "1-1", {n: first for n, (first, _) in parts.items()})
+    end = Offsets(TOPIC, "1-1", {n: first + count for n, (first, count) in parts.items()})
+
+    ranges = offsets.plan_ranges(start, end, partitions_min=partitions_min)
+
+    for n, (first, count) in parts.items():
+        at = first
+        for item in (item for item in ranges if item.partition == n):
+            assert item.first == at < item.end
+            at = item.end
+        assert at == first + count
+    whole = offsets.plan_ranges(start, end)
+    assert len(whole) <= len(ranges)
+    if len(ranges) > len(whole):
+        assert min(item.count for item in ranges) >= min(1000, *(item.count for item in whole))
+        assert partitions_min is not None
+        assert len(ranges) <= 2 * partitions_min + len(whole)
+
+
+def test_a_large_partition_is_split_at_round_offsets() -> None:
+    ranges = offsets.plan_ranges(at(p0=1_500, p1=0), at(p0=41_500, p1=400), partitions_min=4)
+
+    assert [(item.partition, item.first, item.end) for item in ranges] == [
+        *((0, a, b) for a, b in pairwise([1_500, 8_000, 16_000, 24_000, 32_000, 40_000, 41_500])),
+        (1, 0, 400),
+    ]  # fmt: skip
 
 
 @given(

@@ -233,6 +233,16 @@ def test_a_start_at_the_stored_offset(topic: "Topic", state: str) -> None:
     assert positions(source.initialOffset()) == {0: 4, 1: 0}
 
 
+def test_a_large_partition_becomes_several_tasks(topic: "Topic") -> None:
+    topic.send(0, payloads(0, 5_000), batch=1_000)
+    source = reader(topic, minPartitions="4")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+
+    assert [part.wanted.count for part in source.partitions(start, end)] == [1_000] * 5
+    assert read(source, start, end) == [(0, n) for n in range(5_000)]
+
+
 def test_the_limit_is_obeyed_and_available_now_ends(topic: "Topic") -> None:
     topic.send(0, payloads(0, 90))
     topic.send(1, payloads(0, 10))
