@@ -9,13 +9,13 @@ import asyncio
 import os
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from broker_process import BrokerProcess, running_broker
-from group_cases import wait_for
 from mixed_load import Mixed
 from process_figures import (
     Series,
@@ -23,6 +23,7 @@ from process_figures import (
     cpu_s,
     descriptors,
     folder_bytes,
+    open_files,
     pss_bytes,
     threads,
 )
@@ -33,6 +34,7 @@ SAMPLES_MIN = 40
 SAMPLE_S_MAX = 5.0
 TABLES = ("connections", "sessions", "streams", "topics", "partitions", "consumer_groups", "users")
 DATA_BYTES_MAX = 128 * MIB  # purges keep it below
+GONE_S = 20.0  # by then all connections are closed
 CLIENTS_MOVE = 6  # visitors and members that may just be there, or not
 DESCRIPTORS_MOVE = 20  # of these, and of segments between two purges
 
@@ -128,13 +130,19 @@ def load_for(
         used_s = time.process_time() - used_s + sum(map(cpu_s, processes(broker).values()))
         measured(summary(mixed, series, cores=used_s / (time.monotonic() - began_s)))
         check_flat(series, memory_bytes)
-        wait_for(lambda: opened(broker) == before)
+        deadline_s = time.monotonic() + GONE_S
+        while (left := opened(broker) - before) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        assert not left, "descriptors that nobody closed"
         assert tables(broker) == dict.fromkeys(TABLES, 0) | {"users": 1}
     assert [one for one in broker.records() if one["level"] not in ("debug", "info")] == []
 
 
-def opened(broker: BrokerProcess) -> dict[str, int]:
-    return {name: descriptors(pid) for name, pid in processes(broker).items()}
+def opened(broker: BrokerProcess) -> Counter[str]:
+    """What all processes of a broker have open, by name."""
+    return Counter(
+        f"{name}: {what}" for name, pid in processes(broker).items() for what in open_files(pid)
+    )
 
 
 def test_a_mixed_load_leaves_nothing_behind(

@@ -24,7 +24,17 @@ def anonymous_bytes(pid: int) -> int:
 
 def descriptors(pid: int) -> int:
     """Open files, sockets and pipes."""
-    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def open_files(pid: int) -> list[str]:
+    """The same by name: paths, or `socket`, `pipe` and the like, which have none."""
+    folder = f"/proc/{pid}/fd"
+    found = []
+    for number in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"{folder}/{number}").partition(":")[0])
+    return found
 
 
 def threads(pid: int) -> int:
