@@ -106,20 +106,22 @@ class OwnedPartitions:
 
     def regroup(self, state: State, places: Sequence[GroupPlace]) -> None:
         """Forget what former owners were handed; tell which hand-overs need not wait."""
+        topics: dict[tuple[int, int], set[int]] = {}
         for place in places:
-            assignment = state.memberships.of_group(place)
-            owners = assignment.owners()
-            waiting = {one.partition_id: one for one in assignment.handovers}
-            for partition in self._of_topic(state, place):
-                number = partition.partition_id
-                partition.reads.owned_by(place.group_id, owners.get(number))
-                if number in waiting and not partition.reads.is_busy(place.group_id):
-                    self.on_released(place, waiting[number])
+            topics.setdefault((place.stream_id, place.topic_id), set()).add(place.group_id)
+        for topic, changed in topics.items():
+            self._forget_reads(state, topic, changed)
+        for place in places:
+            for waiting in state.memberships.of_group(place).handovers:
+                packed = pack(place.stream_id, place.topic_id, waiting.partition_id)
+                partition = self.open.get(packed)
+                if partition is not None and not partition.reads.is_busy(place.group_id):
+                    self.on_released(place, waiting)
 
     async def dissolve_group(self, state: State, place: GroupPlace) -> None:
         """Forget the offsets of a deleted group. What the disk refuses is removed at a start."""
         key = ConsumerKey(ConsumerKind.GROUP, place.group_id)
-        for partition in self._of_topic(state, place):
+        for partition in self._of_topic(state, place.stream_id, place.topic_id):
             partition.reads.owned_by(place.group_id, None)
             if partition.waits:  # nothing is loaded that knows of the file
                 groups = state.streams[place.stream_id].topics[place.topic_id].groups
@@ -144,16 +146,26 @@ class OwnedPartitions:
         close_all(self.open.values(), self._parts.disk, threads)
         self.open.clear()
 
+    def _forget_reads(self, state: State, topic: tuple[int, int], changed: set[int]) -> None:
+        # A session may be in thousands of groups, but few of them have read from a partition.
+        owners: dict[int, dict[int, int]] = {}
+        for partition in self._of_topic(state, *topic):
+            for group_id in changed.intersection(partition.reads.groups):
+                if group_id not in owners:
+                    place = GroupPlace(*topic, group_id)
+                    owners[group_id] = state.memberships.of_group(place).owners()
+                owner = owners[group_id].get(partition.partition_id)
+                partition.reads.owned_by(group_id, owner)
+
     def _tell_waiting(self, partition: Partition) -> None:
         if partition.waits:
             folder, why = partition.place.folder, partition.fenced
             self._parts.warn(Note("partition_waits", f"{folder}: {why}", folder=folder))
 
-    def _of_topic(self, state: State, place: GroupPlace) -> Iterator[Partition]:
-        """Those of the group's topic that are open here."""
-        topic = state.streams[place.stream_id].topics[place.topic_id]
-        for one in topic.partitions:
-            partition = self.open.get(pack(place.stream_id, place.topic_id, one.id))
+    def _of_topic(self, state: State, stream_id: int, topic_id: int) -> Iterator[Partition]:
+        """Those of the topic that are open here."""
+        for one in state.streams[stream_id].topics[topic_id].partitions:
+            partition = self.open.get(pack(stream_id, topic_id, one.id))
             if partition is not None:
                 yield partition
 

@@ -7,6 +7,7 @@ table; groups whose ids differ by 64 share one. Lives in memory only, as members
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from iggy_broker.storage.partition_table import PartitionTable
@@ -51,6 +52,11 @@ class GroupReads:
         if read is not None and read.session != session:
             del self._reads[group_id]
             self._mark(group_id, is_busy=False)
+
+    @property
+    def groups(self) -> Collection[int]:
+        """The groups whose members were handed something."""
+        return self._reads.keys()
 
     def is_busy(self, group_id: int) -> bool:
         """Whether the owner was handed messages that it has not committed."""

@@ -44,8 +44,10 @@ def test_a_new_owner_starts_with_nothing() -> None:
     assert table.in_flight(0) == 0
     reads.polled(0, 71, last_offset=5, stored=3)
     assert reads.is_busy(0)
+    assert set(reads.groups) == {0}
     reads.owned_by(0, None)
     assert table.in_flight(0) == 0
+    assert not reads.groups
 
 
 def test_groups_that_share_a_bit_do_not_clear_each_others() -> None:
