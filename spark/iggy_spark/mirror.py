@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Final
 
 from iggy_spark.connections import Connection
@@ -26,7 +27,8 @@ class Mirror:
     """Stores positions for one group, as its only member.
 
     The first position of a partition is stored as it is, since a query that starts from an earlier
-    checkpoint stands there. From then on they only grow within an incarnation.
+    checkpoint stands there. From then on they only grow within an incarnation; and who has lost the
+    place in between takes nothing back either, since another may have gone on.
     """
 
     def __init__(self, options: ReadOptions, *, waits: bool = True) -> None:
@@ -34,7 +36,7 @@ class Mirror:
         assert options.consumer_group is not None, "checked with the options"
         self._group = options.consumer_group
         self._required = options.offset_mirror == "required"
-        self._connection = Connection(options)
+        self._connection = Connection(options if waits else replace(options, retry_timeout_ms=0))
         self._membership = Membership(options, waits=waits)
         self._is_plain = False
         self._incarnation = ""
@@ -84,7 +86,10 @@ class Mirror:
         for partition, position in offsets.positions.items():
             refused_s = self._refused_s.get(partition)
             if is_last or refused_s is None or now - refused_s >= REFUSED_AGAIN_S:
-                self._try(partition, position)
+                try:
+                    self._try(partition, position)
+                except TopicRecreated:
+                    return  # just now: the next look at the topic shows it
 
     def close(self) -> None:
         """Leave the group."""
@@ -100,14 +105,14 @@ class Mirror:
             _log.warning("progress in partition %d cannot be stored: %s", partition, error)
 
     def _move(self, partition: int, position: int) -> None:
-        has_begun = partition in self._begun
         known = self._known.get(partition)
-        if has_begun and known is not None and known >= position:
+        if partition in self._begun and known is not None and known >= position:
             return
         while True:
             if known is None:
                 known = self._stored(partition)
-            if known == position or (has_begun and known > position):
+            only_grows = partition in self._begun or self._membership.joins > 1
+            if known == position or (only_grows and known > position):
                 break
             if self._write(partition, position):
                 known = position

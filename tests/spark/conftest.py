@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client
-from iggy_spark import connections, session
+from iggy_spark import connections, options, readers, session
+from iggy_spark.offsets import Offsets
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Consumer, Partitioning
 
@@ -72,6 +75,12 @@ class Topic:
         found = self.client.get_group(self.stream, self.name, group)
         return 0 if found is None else found.group.members_count
 
+    def at(self, *positions: int) -> dict[str, Any]:
+        """Offsets of the topic's present life, as Spark hands them over."""
+        found = connections.Connection(options.parse(self.options(), mode="stream")).topic_state()
+        ends = dict(enumerate(positions))
+        return Offsets(found.name, str(found.incarnation), ends).to_json()
+
     def recreate(self, partitions: int) -> None:
         self.client.delete_topic(self.stream, self.name)
         self.client.create_topic(self.stream, self.name, partitions)
@@ -89,3 +98,21 @@ def topic(broker: BrokerProcess, client: Client, request: pytest.FixtureRequest)
 @pytest.fixture
 def state(tmp_path: Path) -> str:
     return str(tmp_path / "state")
+
+
+Source = Callable[..., readers.IggyStreamReader]
+
+
+@pytest.fixture
+def source(topic: Topic) -> Iterator[Source]:
+    """Makes readers of group g that are stopped at the end."""
+    with ExitStack() as stack:
+
+        def make(**more: str) -> readers.IggyStreamReader:
+            given = {"startingOffsets": "earliest", "consumerGroup": "g", "pollIntervalMs": "0"}
+            given |= {"retryTimeoutMs": "30s", **more}
+            made = readers.IggyStreamReader(options.parse(topic.options(**given), mode="stream"))
+            stack.callback(made.stop)
+            return made
+
+        yield make

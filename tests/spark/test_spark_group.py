@@ -3,22 +3,18 @@
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker_process import BrokerProcess, running_broker
-from iggy_client import Client, ClientError, KeptAlive
-from iggy_spark import connections, membership, mirror, options, readers
+from iggy_client import Client, KeptAlive
+from iggy_spark import connections, membership, readers
 from iggy_spark.errors import BrokerRefused, Fenced
-from iggy_spark.offsets import Offsets
-from iggy_wire.errors import ErrorCode
-from iggy_wire.primitives import Consumer
 
 if TYPE_CHECKING:
-    from conftest import Topic
+    from conftest import Source, Topic
 
 GROUP = "g"
 HEARTBEAT_S = 1.0
@@ -50,35 +46,8 @@ def never_pings(monkeypatch: pytest.MonkeyPatch, quick_pings: None) -> None:
     monkeypatch.setattr(membership, "PING_S", 1e6)
 
 
-Source = Callable[..., readers.IggyStreamReader]
-
-
-@pytest.fixture
-def source(topic: "Topic") -> Iterator[Source]:
-    """Makes readers that are stopped at the end."""
-    with ExitStack() as stack:
-
-        def make(**more: str) -> readers.IggyStreamReader:
-            given = {"startingOffsets": "earliest", "consumerGroup": GROUP, "pollIntervalMs": "0"}
-            given |= {"retryTimeoutMs": "30s", **more}
-            made = readers.IggyStreamReader(options.parse(topic.options(**given), mode="stream"))
-            stack.callback(made.stop)
-            return made
-
-        yield make
-
-
 def payloads(count: int) -> list[bytes]:
     return [b"m%d" % number for number in range(count)]
-
-
-def at(topic: "Topic", *positions: int) -> dict[str, Any]:
-    """Offsets of a topic's present life, as Spark hands them over."""
-    given = options.parse(topic.options(), mode="stream")
-    incarnation = str(connections.Connection(given).topic_state().incarnation)
-    return Offsets(
-        f"{topic.stream}/{topic.name}", incarnation, dict(enumerate(positions))
-    ).to_json()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -88,7 +57,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_group_holds_what_is_done(topic: "Topic", source: Source) -> None:
+def test_the_group_holds_what_is_done(topic: "Topic", source: "Source") -> None:
     topic.send(0, payloads(10))
     reader = source(offsetMirror="required")
     start = reader.initialOffset()
@@ -99,7 +68,7 @@ def test_the_group_holds_what_is_done(topic: "Topic", source: Source) -> None:
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (None, 1)
     reader.latestOffset(end, ReadAllAvailable())
     assert topic.stored(GROUP, 0) == 9
-    reader.commit(at(topic, 4, 0))  # Spark says late what it has said before
+    reader.commit(topic.at(4, 0))  # Spark says late what it has said before
     assert topic.stored(GROUP, 0) == 9
     reader.stop()
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (9, 0)
@@ -116,7 +85,7 @@ def lag(broker: BrokerProcess, topic: "Topic") -> float:
 
 
 def test_the_brokers_own_lag_is_that_of_the_query(
-    topic: "Topic", source: Source, broker: BrokerProcess
+    topic: "Topic", source: "Source", broker: BrokerProcess
 ) -> None:
     topic.send(0, payloads(10))
     topic.send(1, payloads(10))
@@ -124,51 +93,53 @@ def test_the_brokers_own_lag_is_that_of_the_query(
     seen = []
 
     for done in ((0, 0), (4, 0), (10, 3), (10, 10)):
-        reader.latestOffset(at(topic, *done), ReadAllAvailable())
+        reader.latestOffset(topic.at(*done), ReadAllAvailable())
         seen.append(lag(broker, topic))
 
     assert seen == [20, 16, 7, 0]
 
 
 def test_a_query_from_an_earlier_checkpoint_takes_the_group_back(
-    topic: "Topic", source: Source
+    topic: "Topic", source: "Source"
 ) -> None:
     topic.send(0, payloads(10))
     topic.send(1, payloads(10))
     first = source()
-    first.latestOffset(at(topic, 10, 10), ReadAllAvailable())
+    first.latestOffset(topic.at(10, 10), ReadAllAvailable())
     first.stop()
 
-    source().latestOffset(at(topic, 4, 0), ReadMaxRows(2))
+    source().latestOffset(topic.at(4, 0), ReadMaxRows(2))
 
     assert (topic.stored(GROUP, 0), topic.stored(GROUP, 1)) == (3, None)
 
 
-def test_a_second_query_with_the_group_is_kept_out(topic: "Topic", source: Source) -> None:
+def test_a_second_query_with_the_group_is_kept_out(topic: "Topic", source: "Source") -> None:
     topic.send(0, payloads(10))
     first, second = source(), source(retryTimeoutMs="300ms", offsetMirror="auto")
-    first.latestOffset(at(topic, 5, 0), ReadAllAvailable())
+    first.latestOffset(topic.at(5, 0), ReadAllAvailable())
 
     with pytest.raises(Fenced, match=r"'g' of .*/orders has another member: stop the query"):
-        second.latestOffset(at(topic, 9, 0), ReadAllAvailable())
+        second.latestOffset(topic.at(9, 0), ReadAllAvailable())
     with pytest.raises(Fenced):  # as early as the repeated batch of a restarted query
-        second.partitions(at(topic, 0, 0), at(topic, 9, 0))
+        second.partitions(topic.at(0, 0), topic.at(9, 0))
 
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (4, 1)
-    first.latestOffset(at(topic, 6, 0), ReadAllAvailable())
+    first.latestOffset(topic.at(6, 0), ReadAllAvailable())
     assert topic.stored(GROUP, 0) == 5
     off = source(offsetMirror="off")
-    off.latestOffset(at(topic, 9, 0), ReadAllAvailable())
-    assert len(off.partitions(at(topic, 0, 0), at(topic, 9, 0))) == 1
+    off.latestOffset(topic.at(9, 0), ReadAllAvailable())
+    assert len(off.partitions(topic.at(0, 0), topic.at(9, 0))) == 1
 
 
-def test_a_dead_member_is_waited_for(topic: "Topic", source: Source, broker: BrokerProcess) -> None:
+def test_a_dead_member_is_waited_for(
+    topic: "Topic", source: "Source", broker: BrokerProcess
+) -> None:
     topic.send(0, payloads(10))
     topic.client.create_group(topic.stream, topic.name, GROUP)
     with broker.client() as silent:
         silent.join_group(topic.stream, topic.name, GROUP)
 
-        source().latestOffset(at(topic, 5, 0), ReadAllAvailable())
+        source().latestOffset(topic.at(5, 0), ReadAllAvailable())
 
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (4, 1)
 
@@ -181,12 +152,12 @@ def other(broker: BrokerProcess) -> Iterator[KeptAlive]:
 
 
 def test_a_member_that_comes_later_takes_partitions_and_is_told_of(
-    topic: "Topic", source: Source, other: KeptAlive, caplog: pytest.LogCaptureFixture
+    topic: "Topic", source: "Source", other: KeptAlive, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic.send(0, payloads(10))
     topic.send(1, payloads(10))
     reader = source()
-    reader.latestOffset(at(topic, 1, 1), ReadAllAvailable())
+    reader.latestOffset(topic.at(1, 1), ReadAllAvailable())
     with other.use() as member:
         member.join_group(topic.stream, topic.name, GROUP)
         taken = member.sync_group(topic.stream, topic.name, GROUP)
@@ -194,36 +165,36 @@ def test_a_member_that_comes_later_takes_partitions_and_is_told_of(
     (theirs,) = taken.partitions
 
     for _ in range(5):  # Spark asks many times a second
-        reader.latestOffset(at(topic, 5, 5), ReadAllAvailable())
+        reader.latestOffset(topic.at(5, 5), ReadAllAvailable())
 
     assert (topic.stored(GROUP, 1 - theirs), topic.stored(GROUP, theirs)) == (4, 0)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
     assert f"partition {theirs} cannot be stored: another member of consumer group" in told[0]
-    reader.latestOffset(at(topic, 6, 6), ReadAllAvailable())
+    reader.latestOffset(topic.at(6, 6), ReadAllAvailable())
     assert topic.stored(GROUP, 1 - theirs) == 5
 
 
 def test_a_required_group_shared_with_others_stops_the_query(
-    topic: "Topic", source: Source, other: KeptAlive
+    topic: "Topic", source: "Source", other: KeptAlive
 ) -> None:
     topic.send(0, payloads(10))
     topic.send(1, payloads(10))
     reader = source(offsetMirror="required")
-    reader.latestOffset(at(topic, 1, 1), ReadAllAvailable())
+    reader.latestOffset(topic.at(1, 1), ReadAllAvailable())
     with other.use() as member:
         member.join_group(topic.stream, topic.name, GROUP)
 
     with pytest.raises(BrokerRefused, match="another member of consumer group 'g'"):
-        reader.latestOffset(at(topic, 5, 5), ReadAllAvailable())
+        reader.latestOffset(topic.at(5, 5), ReadAllAvailable())
 
 
 def test_pings_keep_the_membership_however_long_a_batch_takes(
-    topic: "Topic", source: Source
+    topic: "Topic", source: "Source"
 ) -> None:
     topic.send(0, payloads(10))
     reader = source()
-    reader.latestOffset(at(topic, 1, 0), ReadAllAvailable())
+    reader.latestOffset(topic.at(1, 0), ReadAllAvailable())
     ends = time.monotonic() + 1.6 * HEARTBEAT_S  # beyond 1.2 intervals a silent member is gone
 
     counts = set()
@@ -232,7 +203,7 @@ def test_pings_keep_the_membership_however_long_a_batch_takes(
         time.sleep(0.02)
 
     assert counts == {1}
-    reader.latestOffset(at(topic, 5, 0), ReadAllAvailable())
+    reader.latestOffset(topic.at(5, 0), ReadAllAvailable())
     assert joins(reader) == 1
 
 
@@ -242,147 +213,87 @@ def joins(reader: readers.IggyStreamReader) -> int:
 
 
 @pytest.mark.usefixtures("never_pings")
-def test_a_lost_heartbeat_costs_nothing(topic: "Topic", source: Source) -> None:
+def test_a_lost_heartbeat_costs_nothing(topic: "Topic", source: "Source") -> None:
     topic.send(0, payloads(10))
     reader = source()
-    reader.latestOffset(at(topic, 1, 0), ReadAllAvailable())
+    reader.latestOffset(topic.at(1, 0), ReadAllAvailable())
     wait_for(lambda: topic.members(GROUP) == 0)
 
-    reader.latestOffset(at(topic, 5, 0), ReadAllAvailable())
+    reader.latestOffset(topic.at(5, 0), ReadAllAvailable())
 
     assert (topic.stored(GROUP, 0), topic.members(GROUP), joins(reader)) == (4, 1, 2)
 
 
 @pytest.mark.usefixtures("never_pings")
 def test_who_was_away_finds_the_place_taken(
-    topic: "Topic", source: Source, monkeypatch: pytest.MonkeyPatch
+    topic: "Topic", source: "Source", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.send(0, payloads(10))
     frozen, fresh = source(retryTimeoutMs="300ms"), source()
-    frozen.latestOffset(at(topic, 1, 0), ReadAllAvailable())
+    frozen.latestOffset(topic.at(1, 0), ReadAllAvailable())
     wait_for(lambda: topic.members(GROUP) == 0)
     monkeypatch.setattr(membership, "PING_S", HEARTBEAT_S / 10)
-    fresh.latestOffset(at(topic, 8, 0), ReadAllAvailable())
+    fresh.latestOffset(topic.at(8, 0), ReadAllAvailable())
 
     with pytest.raises(Fenced):
-        frozen.latestOffset(at(topic, 5, 0), ReadAllAvailable())
+        frozen.latestOffset(topic.at(5, 0), ReadAllAvailable())
 
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (7, 1)
 
 
 @pytest.mark.usefixtures("never_pings")
-def test_who_was_away_does_not_take_back_what_others_did(topic: "Topic", source: Source) -> None:
+@pytest.mark.parametrize("has_stored", [True, False])
+def test_who_was_away_does_not_take_back_what_others_did(
+    topic: "Topic", source: "Source", has_stored: bool
+) -> None:
     topic.send(0, payloads(10))
     frozen, fresh = source(), source()
-    frozen.latestOffset(at(topic, 1, 0), ReadAllAvailable())
+    if has_stored:
+        frozen.latestOffset(topic.at(1, 0), ReadAllAvailable())
+    else:  # it repeats the last batch, as after a crash
+        frozen.partitions(topic.at(0, 0), topic.at(5, 0))
     wait_for(lambda: topic.members(GROUP) == 0)
-    fresh.latestOffset(at(topic, 8, 0), ReadAllAvailable())
+    fresh.latestOffset(topic.at(8, 0), ReadAllAvailable())
     fresh.stop()
 
-    frozen.latestOffset(at(topic, 5, 0), ReadAllAvailable())
+    frozen.latestOffset(topic.at(5, 0), ReadAllAvailable())
 
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (7, 1)
 
 
-def test_a_group_that_is_deleted_is_made_again(topic: "Topic", source: Source) -> None:
+def test_a_group_that_is_deleted_is_made_again(topic: "Topic", source: "Source") -> None:
     topic.send(0, payloads(10))
     reader = source()
-    reader.latestOffset(at(topic, 5, 0), ReadAllAvailable())
+    reader.latestOffset(topic.at(5, 0), ReadAllAvailable())
     topic.client.delete_group(topic.stream, topic.name, GROUP)
 
-    reader.latestOffset(at(topic, 6, 0), ReadAllAvailable())
+    reader.latestOffset(topic.at(6, 0), ReadAllAvailable())
 
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (5, 1)
 
 
-def test_progress_in_a_topic_that_is_gone_says_nothing_of_the_new_one(
-    topic: "Topic", source: Source
-) -> None:
-    topic.send(0, payloads(10))
-    reader = source(onTopicRecreated="restart")
-    before = at(topic, 10, 0)
-    reader.latestOffset(before, ReadAllAvailable())
-    topic.recreate(2)
-    topic.send(0, payloads(20))
-
-    end = reader.latestOffset(before, ReadMaxRows(5))
-
-    assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (None, 0)
-    reader.latestOffset(end, ReadAllAvailable())
-    assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (4, 1)
-
-
-def test_an_offset_that_is_refused_is_told_once_and_tried_again(
-    topic: "Topic",
-    source: Source,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    topic.send(0, payloads(10))
-    done = at(topic, 10, 0)
-    topic.client.purge_topic(topic.stream, topic.name)
-    reader = source(failOnDataLoss="false")
-
-    for _ in range(3):
-        reader.latestOffset(done, ReadAllAvailable())
-
-    assert caplog.text.count("progress in partition 0 cannot be stored") == 1
-    topic.send(0, payloads(12))
-    monkeypatch.setattr(mirror, "REFUSED_AGAIN_S", 0.0)
-    reader.latestOffset(done, ReadAllAvailable())
-    assert topic.stored(GROUP, 0) == 9
-
-
-def test_where_nobody_may_join_a_plain_consumer_shows_the_progress(
-    topic: "Topic",
-    source: Source,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    state: str,
-) -> None:
-    def refuse(self: Client, *names: object) -> None:
-        raise ClientError(ErrorCode.FEATURE_UNAVAILABLE, "join_consumer_group")
-
-    monkeypatch.setattr(Client, "join_group", refuse)
-    topic.send(0, payloads(10))
-    reader = source()
-
-    for position in (5, 6):
-        reader.latestOffset(at(topic, position, 0), ReadAllAvailable())
-
-    plain = topic.client.get_offset(Consumer.plain(GROUP), topic.stream, topic.name, 0)
-    assert plain is not None
-    assert plain.stored_offset == 5
-    assert len(caplog.records) == 1
-    assert "cannot join consumer group 'g'" in caplog.text
-    again = source(startingOffsets="committed", stateLocation=state).initialOffset()
-    assert again == at(topic, 6, 0)
-    with pytest.raises(BrokerRefused, match="cannot join consumer group 'g'"):
-        source(offsetMirror="required").latestOffset(again, ReadAllAvailable())
-
-
 def test_a_broker_that_restarts_has_its_member_back(
-    topic: "Topic", source: Source, broker: BrokerProcess
+    topic: "Topic", source: "Source", broker: BrokerProcess
 ) -> None:
     topic.send(0, payloads(10))
     reader = source()
-    reader.latestOffset(at(topic, 4, 0), ReadAllAvailable())
+    reader.latestOffset(topic.at(4, 0), ReadAllAvailable())
     broker.kill()
     broker.start()
     topic.client.reconnect()
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (3, 0)
 
-    reader.latestOffset(at(topic, 7, 0), ReadAllAvailable())
+    reader.latestOffset(topic.at(7, 0), ReadAllAvailable())
 
     assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (6, 1)
 
 
 def test_an_idle_query_joins_again_by_itself(
-    topic: "Topic", source: Source, broker: BrokerProcess
+    topic: "Topic", source: "Source", broker: BrokerProcess
 ) -> None:
     topic.send(0, payloads(10))
     reader = source()
-    end = at(topic, 10, 0)
+    end = topic.at(10, 0)
     reader.latestOffset(end, ReadAllAvailable())
     broker.kill()
     broker.start()
