@@ -148,14 +148,14 @@ def test_a_read_only_volume_is_named_and_left_alone(tmp_path: Path, disk: SmallD
         client.send("s", "t", FIRST, [Message(b"m")])
     assert broker.stop() == 0
     broker.log = tmp_path / "second.log"
-    disk.run("mount", "-o", "remount,ro", str(disk.inside))
+    disk.forbid_writes("data")
     before = listing(broker.data)
 
     said = refused(broker)
 
     assert f"{disk.inside}/data/lock: Read-only file system: make it writable" in said
     assert listing(broker.data) == before
-    disk.run("mount", "-o", "remount,rw", str(disk.inside))
+    disk.allow_writes("data")
     broker.start()
     assert broker.stop() == 0
 
@@ -172,9 +172,7 @@ def test_a_folder_that_turns_read_only_refuses_writes_until_it_is_writable(
                 client.create_topic("s", topic, 1, {"segment_size": 1 << 20})
                 assert client.send("s", topic, FIRST, [Message(b"first")]).base_offset == 0
             client.store_offset("old", "s", "t", 0, 0)
-            data = str(disk.inside / "data")
-            disk.run("mount", "--bind", data, data)
-            disk.run("mount", "-o", "remount,bind,ro", data)
+            disk.forbid_writes("data")
 
             acknowledged = send_until_refused(client, "t")
             client.create_topic("s", "new", 1)
@@ -189,7 +187,7 @@ def test_a_folder_that_turns_read_only_refuses_writes_until_it_is_writable(
             assert refusal.value.code == ErrorCode.CANNOT_OPEN_CONSUMER_OFFSETS_FILE
             assert sizes(client, "t") == [5, *[PAYLOAD_BYTES] * acknowledged]
 
-            disk.run("umount", data)
+            disk.allow_writes("data")
 
             wait_until(lambda: sends(client, "t"), say=broker.text)
             assert sizes(client, "t") == [5, *[PAYLOAD_BYTES] * acknowledged, 5]

@@ -49,6 +49,16 @@ class SmallDisk:
         (self.outside / name).mkdir()
         return SmallDisk(self._holder, self.inside / name)
 
+    def forbid_writes(self, name: str) -> None:
+        """From now on whoever opens something in this folder finds it read-only."""
+        path = str(self.inside / name)
+        self.run("mount", "--bind", path, path)
+        self.run("mount", "-o", "remount,bind,ro", path)
+
+    def allow_writes(self, name: str) -> None:
+        """Take `forbid_writes` back."""
+        self.run("umount", str(self.inside / name))
+
     @property
     def free_bytes(self) -> int:
         status = os.statvfs(self.outside)
@@ -112,6 +122,8 @@ def make_ext4(image: Path) -> None:
 @contextmanager
 def mounted(folder: Path, mount: str) -> Iterator[SmallDisk]:
     """Whatever the command `mount` puts at the path that is given behind it, or a skipped test."""
+    if shutil.which("unshare") is None or shutil.which("nsenter") is None:
+        pytest.skip("there is no unshare or no nsenter here")
     inside = folder / "disk"
     inside.mkdir()
     script = f'{mount} "$0" && echo mounted && read wait'
