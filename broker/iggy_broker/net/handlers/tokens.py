@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from iggy_broker.errors import Deny
+from iggy_broker.errors import Deny, Reject
 from iggy_broker.logs import event
 from iggy_broker.metadata import credentials, user_changes
 from iggy_broker.metadata.model import State
@@ -67,7 +67,10 @@ async def drop_expired_tokens(services: Services, *, interval_us: int) -> None:
         await asyncio.sleep(interval_us / 1_000_000)
         expired = expired_count(services.replica.state, services.clock.now_us())
         if expired:
-            await services.replica.submit(user_changes.DropExpiredTokens())
+            try:
+                await services.replica.submit(user_changes.DropExpiredTokens())
+            except Reject:
+                continue  # a full disk: they log nobody in anyway, and may go the next time
             logger.info("= %d expired tokens removed", expired, extra=event("tokens_removed"))
 
 
