@@ -146,6 +146,7 @@ def kill_again_and_again(
     )
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("durability", ["replicated", "persisted"])
 def test_five_kills_lose_nothing_and_the_group_resumes(
     tmp_path: Path, durability: str, measured: Callable[[str], None]

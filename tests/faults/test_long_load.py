@@ -145,6 +145,7 @@ def opened(broker: BrokerProcess) -> Counter[str]:
     )
 
 
+@pytest.mark.timeout(180)
 def test_a_mixed_load_leaves_nothing_behind(
     tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
