@@ -123,13 +123,13 @@ class OwnedPartitions:
         key = ConsumerKey(ConsumerKind.GROUP, place.group_id)
         for partition in self._of_topic(state, place.stream_id, place.topic_id):
             partition.reads.owned_by(place.group_id, None)
-            if partition.waits:  # nothing is loaded that knows of the file
-                groups = state.streams[place.stream_id].topics[place.topic_id].groups
-                remove_other_groups(self._parts.disk, partition.place.folder, groups)
-                continue
             try:
-                partition.offsets.delete_if_stored(key)
-            except Reject as refusal:
+                if partition.waits:  # nothing is loaded that knows of the file
+                    groups = state.streams[place.stream_id].topics[place.topic_id].groups
+                    remove_other_groups(self._parts.disk, partition.place.folder, groups)
+                else:
+                    partition.offsets.delete_if_stored(key)
+            except (Reject, OSError) as refusal:
                 self._parts.warn(Note("group_offset_kept", str(refusal)))
             await asyncio.sleep(0)
 

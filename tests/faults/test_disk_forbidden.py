@@ -16,7 +16,7 @@ from iggy_client.client import Client
 from iggy_client.errors import ClientError
 from iggy_wire.batch import Message, messages
 from iggy_wire.errors import ErrorCode
-from iggy_wire.primitives import Partitioning, PollingStrategy
+from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy
 from small_disk import BrokerOnSmallDisk, SmallDisk, small_disk, wait_until
 
 FIRST = Partitioning.partition(0)
@@ -172,12 +172,18 @@ def test_a_folder_that_turns_read_only_refuses_writes_until_it_is_writable(
                 client.create_topic("s", topic, 1, {"segment_size": 1 << 20})
                 assert client.send("s", topic, FIRST, [Message(b"first")]).base_offset == 0
             client.store_offset("old", "s", "t", 0, 0)
+            for topic in ("t", "purged"):
+                client.create_group("s", topic, "g")
+                client.join_group("s", topic, "g")
+                client.store_offset(Consumer.group("g"), "s", topic, 0, 0)
             disk.forbid_writes("data")
 
             acknowledged = send_until_refused(client, "t")
             client.create_topic("s", "new", 1)
             client.purge_topic("s", "purged")
             client.delete_topic("s", "deleted")
+            for topic in ("t", "purged"):
+                client.delete_group("s", topic, "g")
             for topic in ("new", "purged"):
                 with pytest.raises(ClientError) as refusal:
                     client.send("s", topic, FIRST, [Message(b"m")])
@@ -204,6 +210,9 @@ def test_a_folder_that_turns_read_only_refuses_writes_until_it_is_writable(
             assert sizes(client, "deleted") == []
             stored = client.get_offset("new", "s", "t", 0)
             assert stored is not None and stored.stored_offset == 1
+            for topic in ("t", "purged"):
+                client.create_group("s", topic, "g")
+                assert client.get_offset(Consumer.group("g"), "s", topic, 0) is None
         assert broker.stop() == 0
         assert "Traceback" not in broker.text()
     finally:

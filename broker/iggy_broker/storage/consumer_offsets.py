@@ -123,19 +123,12 @@ class ConsumerOffsets:
         self._remove(key)
 
     def delete_if_stored(self, key: ConsumerKey) -> None:
-        """Forget an offset, for instance of a deleted group."""
+        """Forget an offset of a deleted group, also if the disk keeps its file: then Reject."""
         if key in self._offsets or key in self._unread:
-            self._remove(key)
-
-    def clear(self) -> None:
-        """Forget everything (purge)."""
-        self.close()
-        self._offsets.clear()
-        self._files.clear()
-        self._unread.clear()
-        self._dirty.clear()
-        self._folders_dirty.clear()
-        self._disk.remove_tree(self._folder)
+            try:
+                self._remove(key)
+            finally:
+                self._forget(key)
 
     def close(self) -> None:
         """Give descriptors back."""
@@ -184,13 +177,16 @@ class ConsumerOffsets:
         except OSError as error:
             code = ErrorCode.CANNOT_DELETE_CONSUMER_OFFSET_FILE
             raise Reject(code, f"{self._path(key)}: {error}") from error
+        self._forget(key)
+        self._folders_dirty.add(self._kind_folder(key.kind))
+
+    def _forget(self, key: ConsumerKey) -> None:
         self._offsets.pop(key, None)
         self._unread.pop(key, None)
         self._dirty.pop(key, None)
         file = self._files.pop(key, None)
         if file is not None:
             file.close()
-        self._folders_dirty.add(self._kind_folder(key.kind))
 
     def _load_kind(self, kind: int, next_offset: int) -> None:
         folder = self._kind_folder(kind)
