@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker_process import running_broker
-from network_load import PARTITIONS, PRODUCERS, History, Member, read_all
+from network_load import PARTITIONS, PRODUCERS, AsyncMember, History, Member, read_all
 from process_memory import MIB, proportional_bytes, sockets
 from proxy import Proxy
 from waiting import wait_until
@@ -30,7 +30,8 @@ def run_through(proxy: Proxy, history: History, *, producers: int, batches: int)
         for place in range(producers)
     ]
     members = [
-        threading.Thread(target=Member(proxy.address, history).run, args=(over,)) for _ in range(3)
+        threading.Thread(target=kind(proxy.address, history).run, args=(over,))
+        for kind in (Member, Member, AsyncMember)
     ]
     try:
         for thread in senders + members:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from apache_iggy import (
     AutoLogin,
@@ -21,6 +22,7 @@ from apache_iggy import (
     TcpReconnectionConfig,
 )
 
+from both_clients import Awaited
 from broker_process import PASSWORD, USERNAME
 from iggy_client.async_client import AsyncClient
 from iggy_client.client import Client, messages
@@ -153,7 +155,7 @@ class Member:
     def __init__(self, address: str, history: History) -> None:
         self._address = address
         self._history = history
-        self._client: Client | None = None
+        self._client: Any = None  # of either kind
         self._is_joined = False
 
     def run(self, over: threading.Event) -> None:
@@ -170,9 +172,12 @@ class Member:
         if self._client is not None:
             self._client.close()
 
-    def _joined(self) -> Client:
+    def _connect(self) -> Any:
+        return Client.connect(self._address, USERNAME, PASSWORD, timeout_s=TIMEOUT_S)
+
+    def _joined(self) -> Any:
         if self._client is None:
-            self._client = Client.connect(self._address, USERNAME, PASSWORD, timeout_s=TIMEOUT_S)
+            self._client = self._connect()
         elif not self._client.is_open:
             self._is_joined = False
             self._client.reconnect()
@@ -181,14 +186,14 @@ class Member:
             self._is_joined = True
         return self._client
 
-    def _read(self, client: Client) -> int:
+    def _read(self, client: Any) -> int:
         assignment = client.sync_group("s", "t", "g")
         if assignment is None:
             self._is_joined = False
             return 0
         return sum(self._read_partition(client, number) for number in assignment.partitions)
 
-    def _read_partition(self, client: Client, number: int) -> int:
+    def _read_partition(self, client: Any, number: int) -> int:
         group = Consumer.group("g")
         polled = client.poll("s", "t", number, consumer=group, count=20)
         last = -1
@@ -197,7 +202,20 @@ class Member:
             last = message.offset
         if polled.count:
             client.store_offset(group, "s", "t", number, last)
-        return polled.count
+        return int(polled.count)
+
+
+class AsyncMember(Member):
+    """The same with the async client."""
+
+    def run(self, over: threading.Event) -> None:
+        """Read until it is over, on a loop of its own."""
+        with asyncio.Runner() as self._runner:
+            super().run(over)
+
+    def _connect(self) -> Any:
+        connecting = AsyncClient.connect(self._address, USERNAME, PASSWORD, timeout_s=TIMEOUT_S)
+        return Awaited(self._runner, self._runner.run(connecting))
 
 
 PRODUCERS: dict[str, Callable[[str, History, str, int], None]] = {
