@@ -2,28 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
+from iggy_operator.reasons import Reason as Reason
 from iggy_operator.resources import OptionValue
-
-
-class Reason(StrEnum):
-    """Why an object is in its state. A closed set: programs depend on these words."""
-
-    SYNCED = "Synced"
-    ALREADY_EXISTS = "AlreadyExists"
-    DRIFTED = "Drifted"
-    IMMUTABLE_MISMATCH = "ImmutableMismatch"
-    MISSING = "Missing"
-    MORE_PARTITIONS = "MorePartitions"
-    RECREATED = "Recreated"
-    STREAM_NOT_FOUND = "StreamNotFound"
-    RUNNING = "Running"
-    COMPLETED = "Completed"
-    SUSPENDED = "Suspended"
-    DRIVER_FAILED = "DriverFailed"
-    RETRIES_EXHAUSTED = "RetriesExhausted"
 
 
 @dataclass(frozen=True, slots=True)
