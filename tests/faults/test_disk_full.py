@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -38,6 +39,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 @pytest.fixture
 def broker(tmp_path: Path, disk: SmallDisk) -> Iterator[BrokerOnSmallDisk]:
     broker = BrokerOnSmallDisk(tmp_path, disk)
+    broker.monitoring = True
     broker.start()
     try:
         yield broker
@@ -72,6 +74,14 @@ def read_all(client: Client, topic: str, partition: int = 0) -> list[bytes]:
         for message in messages(polled.region):
             assert message.offset == len(found)
             found.append(message.payload)
+
+
+def metrics(broker: BrokerOnSmallDisk) -> dict[str, float]:
+    address = f"http://127.0.0.1:{broker.monitoring_port}/metrics"
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    shown = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in shown}
 
 
 def send_until_taken(client: Client, topic: str, payload: bytes) -> int:
@@ -142,6 +152,9 @@ def test_a_full_disk_costs_nothing_but_the_refused_sends(
         assert sent > 400, "most of 64 MiB"
         assert send_until_refused(client, "big", payload_bytes=1 << 20, first=sent) == 0
         assert len(read_all(client, "big")) == sent
+    assert metrics(broker)["iggy_disk_free_bytes"] == 0
+    refused = 'iggy_refusals_total{code="cannot_append_message"}'
+    wait_until(lambda: metrics(broker).get(refused, 0) >= 2)
 
     assert how == "kill" or broker.stop() == 0
     broker.end()

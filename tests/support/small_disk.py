@@ -172,6 +172,7 @@ class BrokerOnSmallDisk(BrokerProcess):
 
         wait_until(is_ready, START_S, self.text)
         self.tcp_port = int(str(ready[0]["tcp"]).rpartition(":")[2])
+        self.monitoring_port = int(str(ready[0].get("monitoring", ":0")).rpartition(":")[2])
         return self
 
 
