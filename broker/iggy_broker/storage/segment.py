@@ -260,9 +260,20 @@ class Segment:
             stop = index.positions[last]
         if start == stop:
             return head + tail
+        self._check_border(index, start)
+        self._check_border(index, stop)
         if stop - start < SENDFILE_BYTES_MIN:
             return [*head, self._bytes(start, stop), *tail]
         return [*head, FileRange(self.file, start, stop - start), *tail]
+
+    def _check_border(self, index: SparseIndex, position: int) -> None:
+        """Bytes that go out unread begin and end where batches do, whatever an old index says."""
+        entry = index.floor_position(position)
+        ours = self.verified is None  # made by this process, and its index too
+        if ours or position == self.size_bytes or index.positions[entry] != position:
+            return  # or the place of a damage, which a scan found
+        if self._bytes(position, position + 16)[8:] != index.offsets[entry].to_bytes(8, "little"):
+            raise _DoubtError(f"no batch with offset {index.offsets[entry]} at byte {position}")
 
     def _select(self, start: int, stop: int, offset: int, end_offset: int) -> list[Part]:
         region = self._bytes(start, stop)
@@ -290,10 +301,8 @@ class Segment:
             self.verified.add(start, found.end)
         if found.end == stop:
             return
-        if found.end == start and self._bytes(start, stop)[8:16] != start_offset.to_bytes(
-            8, "little"
-        ):
-            raise _DoubtError(f"no batch with offset {start_offset} at byte {start}")
+        if not self._rebuilt:  # made anew, the index cannot be what is wrong
+            raise _DoubtError(f"a batch ends at byte {found.end}, none at byte {stop}")
         why = f"checksum or layout is wrong at byte {found.end}"
         self._damage = DamagedError(self, found.next_offset, found.end, why)
         raise self._damage
