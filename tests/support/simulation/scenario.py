@@ -32,6 +32,7 @@ from simulation.workload import LOST, STREAM, TOPICS, Worker
 CLIENTS = 7
 VISITORS = 2  # of them
 OPERATIONS_A_LIFE = 50
+INDEX_ROT = 0.4  # of the starts find an index with a bit flipped: that must never matter
 LIMIT_S = 4000.0  # virtual
 READY_LIMIT_S = 60.0
 CALM_LIMIT_S = 15.0  # more than a hand-over may wait, on a slow disk
@@ -166,6 +167,8 @@ class Scenario:
         for life, ending in enumerate([*self.endings, ""]):
             if life in rotting:
                 self._rot(rotting[life])
+            if life and self.chance.random() < INDEX_ROT:
+                self._rot(".index")
             await self._start()
             if life == 0:
                 await self.auditor.first()
