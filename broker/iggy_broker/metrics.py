@@ -87,7 +87,7 @@ TALLIES: Final[dict[str, Tally]] = {
         "counter",
         "Connections that we closed for what the client did.",
         "reason",
-        ("stalled", "slow", "bad_length"),
+        ("stalled", "slow", "bad_length", "unread", "stranger"),
     ),
     "checksum_errors_total": Tally(
         "counter",

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from iggy_broker.logs import event
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ROOM_PAUSE_S: Final = 1.0  # how often clients are looked through when memory is short
+STRANGER_S: Final = 10.0  # who has not logged in for so long makes room for a new connection
 STALL_CHECK_S: Final = 30.0  # a frame or reply that does not move for so long ends its connection
 HEARTBEAT_STEP: Final = 0.2  # of the interval: how often it is looked who is silent
 SILENT_STEPS_MAX: Final = 6  # whole steps without a frame; then 1.2 intervals are over
 CONNECTIONS_MAX: Final = 16_384  # per shard; beyond, a new connection is closed at once
+
+_CLOSED: Final = "connections_closed_total"
 
 
 class Edge:
@@ -46,6 +50,7 @@ class Edge:
         "_last_session_us",
         "_numbers",
         "_room_made_s",
+        "_strangers",
         "by_client",
         "clients",
         "connections",
@@ -86,7 +91,8 @@ class Edge:
         # For the groups: a session number is over, or goes on as another one.
         self.on_session_ended: Callable[[int], None] = services.members.end_session
         self.on_session_moved: Callable[[int, int], Awaitable[None]] = services.members.move_session
-        self.unsent = Unsent()  # replies that clients do not take
+        self.unsent = Unsent(on_closed=partial(services.counters.count, _CLOSED, "unread"))
+        self._strangers: dict[Connection, float] = {}  # not logged in, since when; oldest first
         self._room_made_s = 0.0  # when slow clients were looked for last
         self._last_session_us = 0
         self.tasks: set[asyncio.Task[bytes]] = set()  # requests that run as coroutines
@@ -101,7 +107,8 @@ class Edge:
     def opened(self, connection: Connection) -> bool:
         """Count a new connection; False if there are too many and it must go."""
         counters = self.services.counters
-        if len(self.connections) >= self.connections_max:
+        is_full = len(self.connections) >= self.connections_max
+        if is_full and not self._close_stranger():
             counters.connections_refused_total += 1
             logger.warning(
                 "! %d connections are open: a new one is closed",
@@ -112,6 +119,8 @@ class Edge:
         self.connections[connection] = None
         if connection.session.user_id is not None:  # moved here from another shard
             self._arrived(connection)
+        else:
+            self._strangers[connection] = self.loop.time()
         counters.connections = len(self.connections)
         counters.publish()
         return True
@@ -120,9 +129,24 @@ class Edge:
         """Forget a connection and its session."""
         self.connections.pop(connection, None)
         self.end_session(connection)
+        self._strangers.pop(connection, None)
         counters = self.services.counters
         counters.connections = len(self.connections)
         counters.publish()
+
+    def _close_stranger(self) -> bool:
+        """Make room for a new connection; False if nobody has stayed outside for too long."""
+        oldest, since_s = next(iter(self._strangers.items()), (None, 0.0))
+        if oldest is None or not oldest.idle or self.loop.time() < since_s + STRANGER_S:
+            return False
+        del self._strangers[oldest]
+        logger.info(
+            "! a client that does not log in makes room for a new one: closed",
+            extra=event("connection_closed", client=oldest.session.client_number),
+        )
+        self.services.counters.count(_CLOSED, "stranger")
+        oldest.abort()
+        return True
 
     # -- sessions ------------------------------------------------------------------------------
 
@@ -132,6 +156,7 @@ class Edge:
         connection.session.bind(
             client=client, number=number, user_id=user.id, user_since_us=user.created_at_us
         )
+        self._strangers.pop(connection, None)
         connection.resolver.forget()
         self.by_client[client] = connection
         self.services.counters.sessions = len(self.by_client)
@@ -150,6 +175,8 @@ class Edge:
         if self.by_client.get(session.client) is connection:
             del self.by_client[session.client]
         session.unbind()
+        if connection in self.connections:
+            self._strangers[connection] = self.loop.time()
         self.services.counters.sessions = len(self.by_client)
 
     def session_number(self, *, above: int = 0) -> int:
@@ -209,7 +236,7 @@ class Edge:
                     "! a frame that did not move: closed",
                     extra=event("connection_closed", client=connection.session.client_number),
                 )
-                self.services.counters.count("connections_closed_total", "stalled")
+                self.services.counters.count(_CLOSED, "stalled")
                 connection.abort()
 
     def close_slow(self) -> None:
@@ -223,12 +250,12 @@ class Edge:
                 "! memory for half frames is short, and this one came too slowly: closed",
                 extra=event("connection_closed", client=connection.session.client_number),
             )
-            self.services.counters.count("connections_closed_total", "slow")
+            self.services.counters.count(_CLOSED, "slow")
             connection.abort()
 
     def count_bad_length(self, connection: Connection, size_bytes: int) -> None:
         """Count and log what ends a connection: a frame that cannot be so long."""
-        self.services.counters.count("connections_closed_total", "bad_length")
+        self.services.counters.count(_CLOSED, "bad_length")
         logger.info(
             "! a frame of %d bytes, which cannot be: closed",
             size_bytes,

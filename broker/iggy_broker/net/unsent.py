@@ -8,6 +8,7 @@ otherwise cost as much as there is, one connection at a time.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from iggy_broker.logs import event
@@ -23,11 +24,14 @@ UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # beyond: the client that holds mos
 class Unsent:
     """Who holds how much."""
 
-    __slots__ = ("_bytes_max", "_holders", "bytes")
+    __slots__ = ("_bytes_max", "_holders", "_on_closed", "bytes")
 
-    def __init__(self, bytes_max: int = UNSENT_BYTES_MAX) -> None:
-        """Nobody holds anything."""
+    def __init__(
+        self, bytes_max: int = UNSENT_BYTES_MAX, on_closed: Callable[[], None] = lambda: None
+    ) -> None:
+        """Nobody holds anything. `on_closed` is called for each client that is closed."""
         self._bytes_max = bytes_max
+        self._on_closed = on_closed
         self._holders: dict[Outbox, int] = {}
         self.bytes = 0
 
@@ -48,4 +52,5 @@ class Unsent:
                 holders[largest],
                 extra=event("connection_closed", bytes=holders[largest]),
             )
+            self._on_closed()
             largest.give_up()

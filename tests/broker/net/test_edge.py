@@ -65,6 +65,35 @@ def with_edge(root: Path, work: Callable[[Edge, Caller], Awaitable[None]]) -> No
     with_broker(root, run)
 
 
+def test_who_does_not_log_in_makes_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        edge.connections_max = 3
+        known = await arrived(edge, arrival())
+        first, second = [await arrived(edge, stranger(number)) for number in (5, 6)]
+        refused = await arrived(edge, stranger(7))
+        assert not refused.is_connected, "nobody has waited for long"
+
+        monkeypatch.setattr("iggy_broker.net.edge.STRANGER_S", 0.0)
+        third = await arrived(edge, stranger(8))
+        await asyncio.sleep(0)
+        assert list(edge.connections) == [known, second, third]
+        assert not first.is_connected
+
+        edge.end_session(known)  # it is a stranger from now, and the newest
+        fourth, fifth, sixth = [await arrived(edge, stranger(number)) for number in (9, 10, 11)]
+        await asyncio.sleep(0)
+        assert list(edge.connections) == [fourth, fifth, sixth]
+
+    with_edge(tmp_path, work)
+
+
+def stranger(number: int) -> Session:
+    """A connection that has not logged in."""
+    return Session(client_number=number, address="127.0.0.1:9")
+
+
 def test_a_session_goes_on_where_it_arrives(tmp_path: Path) -> None:
     async def work(edge: Edge, caller: Caller) -> None:
         connection = await arrived(edge, arrival())

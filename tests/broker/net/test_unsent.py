@@ -71,13 +71,15 @@ def test_the_client_with_most_is_closed_when_all_hold_too_much() -> None:
 
 
 def test_one_that_holds_too_much_alone_is_closed() -> None:
-    unsent = Unsent(bytes_max=1000)
+    closed: list[str] = []
+    unsent = Unsent(bytes_max=1000, on_closed=lambda: closed.append("unread"))
     transport = FullTransport()
 
     transport.outbox(unsent).send(bytes(2000))
 
     assert transport.is_over
     assert unsent.bytes == 0
+    assert closed == ["unread"]
 
 
 def test_a_socket_that_fails_while_it_drains_ends_its_connection() -> None:
