@@ -18,6 +18,7 @@ from iggy_client import Client
 from iggy_spark import connections, options, readers, session
 from iggy_spark.offsets import Offsets
 from iggy_wire.batch import Message
+from iggy_wire.permissions import Permissions, StreamPermissions, TopicPermissions
 from iggy_wire.primitives import Consumer, Partitioning
 
 _numbers = itertools.count()
@@ -74,6 +75,18 @@ class Topic:
     def members(self, group: str) -> int:
         found = self.client.get_group(self.stream, self.name, group)
         return 0 if found is None else found.group.members_count
+
+    def user(self, **rights: bool) -> dict[str, str]:
+        """Login options of a new user who has these rights on this topic and no others."""
+        stream = self.client.get_stream(self.stream)
+        found = self.client.get_topic(self.stream, self.name)
+        assert stream is not None
+        assert found is not None
+        only = TopicPermissions(found.topic.id, **rights)
+        permissions = Permissions(streams=(StreamPermissions(stream.stream.id, topics=(only,)),))
+        login = {"username": f"user-{next(_numbers)}", "password": "only-that"}
+        self.client.create_user(**login, permissions=permissions)
+        return login
 
     def at(self, *positions: int) -> dict[str, Any]:
         """Offsets of the topic's present life, as Spark hands them over."""

@@ -18,7 +18,6 @@ from broker_process import BrokerProcess, running_broker
 from iggy_client import Client, KeptAlive
 from iggy_spark import connections, errors, membership
 from iggy_spark.errors import Fenced
-from iggy_wire.permissions import Permissions, StreamPermissions, TopicPermissions
 from sink_jobs import PROCESS_S, Setup, documents, every, start
 
 if TYPE_CHECKING:
@@ -104,7 +103,8 @@ class Query:
 def test_a_running_query_is_the_only_member_and_stores_what_is_committed(
     spark: SparkSession, topic: "Topic", tmp_path: Path, broker: BrokerProcess
 ) -> None:
-    query = Query(spark, topic, tmp_path / "first")
+    login = topic.user(read_topic=True)  # the one right that it takes
+    query = Query(spark, topic, tmp_path / "first", **login, offsetMirror="required")
     with broker.client() as watching:
         query.watcher = replace(topic, client=watching)
         topic.send(0, payloads(0, 150))
@@ -150,39 +150,6 @@ def test_a_broker_that_is_killed_during_a_query_loses_nothing(
     query.query.stop()
 
 
-def least_user(topic: "Topic", name: str) -> tuple[str, str]:
-    """A user with the one right that reading and sinks need."""
-    stream = topic.client.get_stream(topic.stream)
-    found = topic.client.get_topic(topic.stream, topic.name)
-    assert stream is not None
-    assert found is not None
-    only = TopicPermissions(found.topic.id, read_topic=True)
-    permissions = Permissions(streams=(StreamPermissions(stream.stream.id, topics=(only,)),))
-    topic.client.create_user(name, "only-reads", permissions=permissions)
-    return name, "only-reads"
-
-
-def test_one_right_is_enough_for_source_and_sink(
-    spark: SparkSession, topic: "Topic", tmp_path: Path
-) -> None:
-    topic.send(0, documents(0, 60))
-    username, password = least_user(topic, "spark")
-    login = {"username": username, "password": password}
-
-    rows = spark.read.format("iggy").options(**topic.options(**login)).load().count()
-    query = Query(spark, topic, tmp_path / "query", **login, offsetMirror="required")
-    query.wait_until_stored(59)
-    query.query.stop()
-    setup = Setup(topic, tmp_path)
-    setup.login = {"IGGY_USERNAME": username, "IGGY_PASSWORD": password}
-    events = setup.run(spark)
-
-    assert (rows, query.rows) == (60, list(range(60)))
-    assert events[-1]["lag"] == 0
-    assert setup.rows() == every(p0=60)
-    assert (topic.stored("lake", 0), topic.members("lake")) == (59, 0)
-
-
 class Running:
     """A sink job in a thread; `result` are its events or the error that it ended with."""
 
@@ -214,6 +181,8 @@ def test_a_sink_job_outlives_its_broker_and_tells_at_once(
 ) -> None:
     topic.send(0, documents(0, 100))
     setup = Setup(topic, tmp_path, maxOffsetsPerTrigger=50, trigger={"interval": "300ms"})
+    login = topic.user(read_topic=True)  # the one right that it takes
+    setup.login = {f"IGGY_{name.upper()}": value for name, value in login.items()}
     job = Running(setup, spark)
     job.wait_until(lambda: topic.stored("lake", 0) == 99, what="the job does not tell")
     members = topic.members("lake")

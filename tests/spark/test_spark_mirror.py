@@ -100,3 +100,20 @@ def test_where_nobody_may_join_a_plain_consumer_shows_the_progress(
     assert again == topic.at(6, 0)
     with pytest.raises(BrokerRefused, match="cannot join consumer group 'g'"):
         source(offsetMirror="required").latestOffset(again, ReadAllAvailable())
+
+
+def test_one_right_is_enough_and_a_missing_one_is_told(topic: "Topic", source: "Source") -> None:
+    topic.send(0, payloads(10))
+    start, end = topic.at(0, 0), topic.at(10, 0)
+
+    allowed = source(**topic.user(read_topic=True), offsetMirror="required")
+    assert allowed.latestOffset(start, ReadAllAvailable()) == end
+    (task,) = allowed.partitions(start, end)
+    assert sum(rows.num_rows for rows in allowed.read(task)) == 10
+    allowed.latestOffset(end, ReadAllAvailable())
+    assert (topic.stored(GROUP, 0), topic.members(GROUP)) == (9, 1)
+    allowed.stop()
+
+    only_polls = source(**topic.user(poll_messages=True))
+    with pytest.raises(BrokerRefused, match=r"get_topic .* this user lacks the permission"):
+        only_polls.latestOffset(start, ReadAllAvailable())
