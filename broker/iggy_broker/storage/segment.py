@@ -6,7 +6,7 @@ from typing import NamedTuple
 from iggy_broker.errors import Reject
 from iggy_broker.storage.disk import Disk, File
 from iggy_broker.storage.layout import index_path, log_path
-from iggy_broker.storage.scan import scan_log
+from iggy_broker.storage.scan import HEADER, scan_log
 from iggy_broker.storage.sparse_index import ENTRIES_MAX, ENTRY_BYTES, SparseIndex
 from iggy_broker.storage.verified import Verified
 from iggy_wire import kernel
@@ -209,6 +209,7 @@ class Segment:
         if entry < 0:
             return self.first_offset
         start, stop = self._chunk(index, entry)
+        self._check_entry(index, entry)
         region = self._bytes(start, stop)
         try:
             at = kernel.locate_time(region, timestamp_us)
@@ -216,7 +217,10 @@ class Segment:
             raise _DoubtError(str(error)) from error
         if at < len(region):
             return int.from_bytes(region[at + 8 : at + 16], "little")
-        return index.offsets[entry + 1] if entry + 1 < len(index) else self.next_offset
+        if entry + 1 == len(index):
+            return self.next_offset
+        self._check_entry(index, entry + 1)
+        return index.offsets[entry + 1]
 
     def _read(self, offset: int, end_offset: int, bytes_max: int) -> Stretch:
         index = self.index
@@ -269,11 +273,17 @@ class Segment:
     def _check_border(self, index: SparseIndex, position: int) -> None:
         """Bytes that go out unread begin and end where batches do, whatever an old index says."""
         entry = index.floor_position(position)
-        ours = self.verified is None  # made by this process, and its index too
-        if ours or position == self.size_bytes or index.positions[entry] != position:
-            return  # or the place of a damage, which a scan found
-        if self._bytes(position, position + 16)[8:] != index.offsets[entry].to_bytes(8, "little"):
-            raise _DoubtError(f"no batch with offset {index.offsets[entry]} at byte {position}")
+        if index.positions[entry] == position:  # else the end, or a damage that a scan found
+            self._check_entry(index, entry)
+
+    def _check_entry(self, index: SparseIndex, entry: int) -> None:
+        """Is there a batch as the entry has it? Entries that this process made are right."""
+        if self.verified is None:
+            return
+        offset, position = index.offsets[entry], index.positions[entry]
+        found = HEADER.unpack(self._bytes(position, position + HEADER.size))
+        if found[1:3] != (offset, index.timestamps_us[entry]):
+            raise _DoubtError(f"the batch with offset {offset} is not at byte {position}")
 
     def _select(self, start: int, stop: int, offset: int, end_offset: int) -> list[Part]:
         region = self._bytes(start, stop)
