@@ -9,7 +9,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import official_load
-from broker_process import STOP_S, BrokerProcess
+from broker_process import START_S, STOP_S, BrokerProcess
+from group_cases import wait_for
 from iggy_client import Client, messages
 from iggy_wire.primitives import Consumer, PollingStrategy
 from official_load import BATCH, GROUP, PARTITIONS, STREAM, TOPIC, label
@@ -27,12 +28,13 @@ class Load:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, role: str, count: int) -> None:
-        """Start so many producers or members."""
-        for number in range(count):
-            path = self.folder / f"{role}-{number}"
+        """Start so many producers or members, and return when they have begun."""
+        paths = [self.folder / f"{role}-{number}" for number in range(count)]
+        for number, path in enumerate(paths):
             program = [sys.executable, official_load.__file__, role, str(number)]
             process = subprocess.Popen([*program, self._broker.address, str(path)])
             self._processes[path.name] = process
+        wait_for(lambda: all(path.exists() for path in paths), within_s=START_S)
 
     def check(self) -> None:
         """All of them live: no client has given up."""

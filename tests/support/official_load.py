@@ -18,7 +18,7 @@ import random
 import signal
 import sys
 from datetime import timedelta
-from typing import TextIO
+from pathlib import Path
 
 from apache_iggy import (
     AutoCommit,
@@ -60,11 +60,11 @@ def label(text: str) -> tuple[int, int, int]:
 class Worker:
     """One process: its client, its file, and whether it is to end."""
 
-    def __init__(self, address: str, notes: TextIO, number: int) -> None:
+    def __init__(self, address: str, path: Path, number: int, over: asyncio.Event) -> None:
         self.address = address
         self.number = number
-        self.over = asyncio.Event()
-        self._notes = notes
+        self.over = over
+        self._notes = path.open("w", buffering=1)  # once it is there, SIGTERM is understood
 
     def note(self, *words: object) -> None:
         """One line, which is in the file when this returns."""
@@ -149,18 +149,18 @@ class Worker:
         self.note("kept", partition, offset)
 
 
-async def _main(role: str, number: str, address: str, notes: TextIO) -> None:
-    worker = Worker(address, notes, int(number))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.over.set)
+async def _main(role: str, number: str, address: str, path: str) -> None:
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+    worker = Worker(address, Path(path), int(number), over)
     work = asyncio.ensure_future(worker.produce() if role == "producer" else worker.consume())
-    over = asyncio.ensure_future(worker.over.wait())
-    await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
+    ending = asyncio.ensure_future(over.wait())
+    await asyncio.wait((work, ending), return_when=asyncio.FIRST_COMPLETED)
     if role == "producer" or work.done():
         await work  # the last answer, or the reason why it gave up
 
 
 if __name__ == "__main__":
-    with open(sys.argv[4], "w", buffering=1) as file:
-        asyncio.run(_main(sys.argv[1], sys.argv[2], sys.argv[3], file))
-        # The client's own threads may abort an interpreter that ends in the usual way.
-        os._exit(0)
+    asyncio.run(_main(*sys.argv[1:5]))
+    # The client's own threads may abort an interpreter that ends in the usual way.
+    os._exit(0)
