@@ -45,6 +45,7 @@ from iggy_broker.storage.format_version import (
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.removal import remove_leftovers
+from iggy_broker.surroundings import SIGNALS
 from iggy_wire import kernel
 from iggy_wire.dialect import P11, version_text
 
@@ -60,7 +61,6 @@ CANNOT_START: Final = (
     DirectoryLockedError, FormatVersionError, MetadataDamaged, JournalFull, StorageFailed,
     ListenError, OSError,
 )  # fmt: skip
-_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
 
 
 @dataclass(slots=True)
@@ -80,6 +80,7 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     Raises one of CANNOT_START, with the reason and the fix in its text.
     """
     return_large_blocks()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # whoever stops a start gets a clean stop
     _introduce(config)
     lock = _lock(config.system.path)
     if fresh:
@@ -93,7 +94,6 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     plans, bound, lifeline = _plans(broker, state, log)
     if config.monitoring.enabled:
         importlib.import_module("iggy_broker.net.monitoring")  # before the fork, to be shared
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     gc.collect()
     gc.freeze()
     for plan in plans:
@@ -217,7 +217,6 @@ def _fork(broker: _Broker, plan: Plan, plans: list[Plan], *, lifeline: int) -> N
         os.close(lifeline)
         _close_sockets([other for other in plans if other is not plan])
         logs.set_up(broker.config.system.logging.level, shard=plan.shard_id)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         code = run_shard(plan)
     except BaseException:
         told = event("shard_failed")
@@ -245,7 +244,7 @@ def _wait(broker: _Broker, bound: Config) -> int:
     ready = noted = False
     while True:
         step_s = 3600 if noted else _NOTE_STEP_S if ready else _READY_STEP_S
-        caught = signal.sigtimedwait(_SIGNALS, step_s)
+        caught = signal.sigtimedwait(SIGNALS, step_s)
         if ready and not noted:
             noted = _note_config(bound) is None
         if not ready and broker.counters.all_ready:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from iggy_broker.clock import Clock, SystemClock
 from iggy_broker.metrics import Counters
@@ -26,6 +26,9 @@ from iggy_broker.net.peers import Link
 from iggy_broker.net.session import Session
 from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
 from iggy_broker.storage.syncer import Lane, Syncer
+
+# Blocked from the first step of a start on: the supervisor waits for them, a shard from `watch` on.
+SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
 
 
 class Closeable(Protocol):
@@ -79,6 +82,7 @@ class Surroundings:
         self.loop.add_signal_handler(signal.SIGTERM, on_stop)
         self.loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor passes it on
         self.loop.add_reader(lifeline, on_orphaned)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def die(self, code: int) -> None:
         """End the process now, and nothing else."""

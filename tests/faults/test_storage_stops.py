@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from broker_process import BrokerProcess
+from broker_process import BrokerProcess, wait_for_exit
 from iggy_client.errors import ClientError, LinkError
 from iggy_wire.errors import ErrorCode
 from stored import logs, partition_folder, read_all, send, warnings
@@ -22,6 +22,7 @@ PARTITIONS = 3
 PRODUCERS = 3
 ACKNOWLEDGED = 30  # in each life, before the stop
 LATER_MAX_S = 0.1
+STARTING_S = 0.5  # about as long as a start takes
 PAYLOAD_BYTES_MAX = 30_000
 TOPICS_MAX = 5
 STOPS_WITHIN_S = 10.0
@@ -129,5 +130,31 @@ def test_ten_stops_under_load_lose_nothing_and_need_no_repair(
         assert not warnings(broker), "nothing had to be repaired"
         assert max(took_s) < STOPS_WITHIN_S
         measured(f"{lives.told} sends, {len(lives.topics)} topics, stops {max(took_s):.2f} s")
+    finally:
+        broker.end()
+
+
+def test_a_stop_while_starting_is_a_stop(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    broker = BrokerProcess(tmp_path)
+    try:
+        broker.start()
+        with broker.client() as client:
+            client.create_stream("s")
+            for number in range(20):
+                client.create_topic("s", f"t{number}", 8)
+        assert broker.stop() == 0
+        for _ in range(STOPS):
+            known = len(broker.records())
+            process = broker.launch()
+            while not [one for one in broker.records()[known:] if one["event"] == "starting"]:
+                assert broker.is_running, broker.text()
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0, STARTING_S))  # any moment
+            process.send_signal(signal.SIGTERM)
+            assert wait_for_exit(process) == 0, broker.text()
+        broker.start()
+        assert broker.stop() == 0
+        assert not warnings(broker)
     finally:
         broker.end()
