@@ -25,7 +25,7 @@ from waiting import wait_until
 PARTITIONS = 2  # all of shard 1: what clients of shard 0 ask for is forwarded
 READERS = 96
 STORED_BYTES = 24 * MIB  # in each partition
-BESIDE_BYTES = 96 * MIB  # what a shard may use besides what the limits name
+BESIDE_BYTES = 128 * MIB  # what a shard may use besides what the limits name
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ POLL_COST_BYTES: Final = (
 )  # what a forwarded poll is counted as: its reply is larger than it
 QUEUED_BYTES_MAX: Final = 8 * 1024 * 1024  # replies waiting to go out; beyond, polls are not served
 ENVELOPE_BYTES_MAX: Final = 512 * 1024 * 1024  # the largest thing that may stand in an envelope
-POLL_REPLY_BYTES_MAX: Final = 16 * 1024 * 1024  # of a forwarded poll; a client asks for the rest
+POLL_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024  # of a forwarded poll; a client asks for the rest
 SMALL_FRAME_BYTES: Final = 4096  # what is not larger may be a poll, whose reply is
 
 # length of what follows, kind, number, partition (packed), its incarnation
