@@ -36,12 +36,13 @@ class Troubles:
             self._left = list(TROUBLES)
             self._chance.shuffle(self._left)
         kind = self._left.pop()
-        self._broker.schedule.note("trouble", kind)
-        self._make(kind)
+        self.make(kind)
         return kind
 
-    def _make(self, kind: str) -> None:
+    def make(self, kind: str) -> None:
+        """Make this one."""
         chance, broker = self._chance, self._broker
+        broker.schedule.note("trouble", kind)
         disk, now_s = broker.disk, broker.schedule.now_s
         if kind == "cut":
             ends = [one for one in self._network.sockets if one.name.startswith("c")]

@@ -31,7 +31,7 @@ from simulation.workload import LOST, STREAM, TOPICS, Worker
 
 CLIENTS = 7
 VISITORS = 2  # of them
-OPERATIONS_A_LIFE = 50
+OPERATIONS_A_LIFE = 44
 INDEX_ROT = 0.4  # of the starts find an index with a bit flipped: that must never matter
 LIMIT_S = 4000.0  # virtual
 READY_LIMIT_S = 60.0
@@ -175,6 +175,8 @@ class Scenario:
             else:
                 await self._audit(rot=before == "clean stop")
             if ending:
+                if before == "clean stop":  # stored offsets are read with the first question
+                    self.troubles.make("read error")
                 await self._live()
                 await self._end(ending)
             before = ending
