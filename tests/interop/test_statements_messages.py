@@ -78,7 +78,7 @@ def offsets(polled: Polled) -> list[int]:
     ("bodies", "code"),
     [
         ([], ErrorCode.INVALID_MESSAGES_COUNT),
-        ([Body(b"x"), Body(b"")], ErrorCode.INVALID_MESSAGE_PAYLOAD_LENGTH),
+        ([Body(b"x"), Body(b"")], ErrorCode.EMPTY_MESSAGE_PAYLOAD),
         ([Body(bytes(64_000_001))], ErrorCode.TOO_BIG_MESSAGE_PAYLOAD),
         ([Body(b"x", headers=bytes(100_001))], ErrorCode.TOO_BIG_USER_HEADERS),
         ([Body(bytes(64_000_000))], 0),

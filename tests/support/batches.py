@@ -101,7 +101,7 @@ def expected_fault(data: bytes) -> int:  # noqa: C901, PLR0911, PLR0912 - one ru
         if reserved:
             return 4101
         if payload_bytes == 0:
-            return 4025
+            return 4024
         if payload_bytes > 64_000_000:
             return 4022
         if headers_bytes > 100_000:

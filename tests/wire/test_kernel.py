@@ -102,8 +102,8 @@ class TestAdmission:
     @pytest.mark.parametrize(
         ("body", "code"),
         [
-            (Body(b""), 4025),
-            (Body(b"", headers=b"h"), 4025),
+            (Body(b""), 4024),
+            (Body(b"", headers=b"h"), 4024),
             (Body(bytes(64_000_000)), 0),
             (Body(bytes(64_000_001)), 4022),
             (Body(b"x", headers=bytes(100_000)), 0),

@@ -18,7 +18,7 @@ from iggy_wire.kernel_types import (
     INVALID_BATCH_CHECKSUM,
     INVALID_FORMAT,
     INVALID_MESSAGE_CHECKSUM,
-    INVALID_MESSAGE_PAYLOAD_LENGTH,
+    EMPTY_MESSAGE_PAYLOAD,
     INVALID_MESSAGES_COUNT,
     INVALID_OFFSET,
     INVALID_RESERVED_FIELD,
@@ -183,7 +183,7 @@ def _header_fault(batch: memoryview, count: int) -> int:
 
 def _size_fault(headers_bytes: int, payload_bytes: int) -> int:
     if payload_bytes == 0:
-        return INVALID_MESSAGE_PAYLOAD_LENGTH
+        return EMPTY_MESSAGE_PAYLOAD
     if payload_bytes > PAYLOAD_BYTES_MAX:
         return TOO_BIG_MESSAGE_PAYLOAD
     return TOO_BIG_USER_HEADERS if headers_bytes > HEADERS_BYTES_MAX else 0

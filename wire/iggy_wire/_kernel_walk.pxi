@@ -22,7 +22,7 @@ cdef enum:
     INVALID_MESSAGES_COUNT = 4009
     TOO_BIG_USER_HEADERS = 4017
     TOO_BIG_MESSAGE_PAYLOAD = 4022
-    INVALID_MESSAGE_PAYLOAD_LENGTH = 4025
+    EMPTY_MESSAGE_PAYLOAD = 4024
     INVALID_MESSAGE_CHECKSUM = 4027
     INVALID_BATCH_CHECKSUM = 4039
     INVALID_OFFSET = 4100
@@ -187,7 +187,7 @@ cdef int fault(
             return INVALID_RESERVED_FIELD
         if limited:
             if load32(frame + 36) == 0:
-                return INVALID_MESSAGE_PAYLOAD_LENGTH
+                return EMPTY_MESSAGE_PAYLOAD
             if load32(frame + 36) > PAYLOAD_BYTES_MAX:
                 return TOO_BIG_MESSAGE_PAYLOAD
             if load32(frame + 32) > HEADERS_BYTES_MAX:
