@@ -144,7 +144,7 @@ def test_a_stop_while_starting_is_a_stop(tmp_path: Path) -> None:
             for number in range(20):
                 client.create_topic("s", f"t{number}", 8)
         assert broker.stop() == 0
-        for _ in range(STOPS):
+        for _ in range(STOPS // 2):
             known = len(broker.records())
             process = broker.launch()
             while not [one for one in broker.records()[known:] if one["event"] == "starting"]:
