@@ -1,0 +1,210 @@
+"""The children of a managed broker, in the order in which they are made."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from iggy_operator.desired import broker_config
+from iggy_operator.desired.broker_names import DATA_VOLUME, BrokerNames, broker_names
+from iggy_operator.desired.broker_pod import pod_template
+from iggy_operator.desired.metadata import BROKER_LABEL, Family, Manifest, Owner, labels
+from iggy_operator.desired.release import Release
+from iggy_operator.resources import Broker
+
+REVISIONS_KEPT: Final = 2
+_SELECTOR: Final = ("app.kubernetes.io/name", "app.kubernetes.io/instance")
+_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+
+
+def broker_children(
+    broker: Broker, owner: Owner, release: Release, *, restart_at: str = ""
+) -> tuple[Manifest, ...]:
+    """Everything but Secrets; nothing for an external broker. `staging.stage` the StatefulSet.
+
+    `restart_at`: the annotation with which somebody asks for a restart. The spec must have passed
+    `broker_config.problems`.
+    """
+    if broker.mode == "External":
+        return ()
+    family = broker_family(broker, owner)
+    names = broker_names(broker.key.name)
+    template = pod_template(broker, family, release, restart_at=restart_at)
+    children = [
+        _service_account(names, family) if _makes_account(broker) else None,
+        _config_map(broker, names, family),
+        _network_policy(broker, names, family, release),
+        _headless_service(names, family),
+        _client_service(broker, names, family),
+        _stateful_set(broker, names, family, template),
+        _pod_monitor(broker, names, family),
+    ]
+    return tuple(child for child in children if child is not None)
+
+
+def broker_family(broker: Broker, owner: Owner) -> Family:
+    """Labels and owner of everything that belongs to a broker."""
+    name = broker.key.name
+    return Family(broker.key.namespace, labels("broker", name, {BROKER_LABEL: name}), owner)
+
+
+def selector(family: Family) -> dict[str, str]:
+    """The labels by which Services and the StatefulSet find the pod. They can never change."""
+    return {name: family.labels[name] for name in _SELECTOR}
+
+
+def _makes_account(broker: Broker) -> bool:
+    return "serviceAccountName" not in broker.spec.get("podTemplate", {})
+
+
+def _service_account(names: BrokerNames, family: Family) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": family.metadata(names.account),
+        "automountServiceAccountToken": False,
+    }
+
+
+def _config_map(broker: Broker, names: BrokerNames, family: Family) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": family.metadata(names.config),
+        "data": broker_config.further_settings(broker),
+    }
+
+
+def _client_service(broker: Broker, names: BrokerNames, family: Family) -> Manifest:
+    listeners = broker.spec["listeners"]
+    annotations = listeners.get("serviceAnnotations", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": family.metadata(names.base, annotations=annotations),
+        "spec": {
+            "type": listeners["serviceType"],
+            "selector": selector(family),
+            "ports": [_port("tcp", listeners["tcpPort"])],
+        },
+    }
+
+
+def _headless_service(names: BrokerNames, family: Family) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": family.metadata(names.headless),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector(family),
+            "ports": [
+                _port("tcp", broker_config.TCP_PORT),
+                _port("monitoring", broker_config.MONITORING_PORT),
+            ],
+        },
+    }
+
+
+def _port(name: str, number: int) -> Manifest:
+    return {"name": name, "port": number, "targetPort": name, "protocol": "TCP"}
+
+
+def _stateful_set(
+    broker: Broker, names: BrokerNames, family: Family, template: Manifest
+) -> Manifest:
+    storage = broker.spec["storage"]
+    is_automatic = broker.spec["updateStrategy"] == "Automatic"
+    spec: Manifest = {
+        "replicas": 0 if broker.spec["hibernate"] else 1,
+        "serviceName": names.headless,
+        "selector": {"matchLabels": selector(family)},
+        # One pod has no order. With OrderedReady, one that never got ready is never replaced.
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate" if is_automatic else "OnDelete"},
+        "revisionHistoryLimit": REVISIONS_KEPT,
+        "template": template,
+    }
+    if not storage["ephemeral"]:
+        spec["volumeClaimTemplates"] = [_claim_template(storage, family)]
+        spec["persistentVolumeClaimRetentionPolicy"] = {
+            "whenDeleted": storage["retentionPolicy"],
+            "whenScaled": "Retain",
+        }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": family.metadata(names.base),
+        "spec": spec,
+    }
+
+
+def _claim_template(storage: Mapping[str, Any], family: Family) -> Manifest:
+    spec: Manifest = {
+        "accessModes": [storage["accessMode"]],
+        "resources": {"requests": {"storage": storage["size"]}},
+    }
+    if "storageClassName" in storage:
+        spec["storageClassName"] = storage["storageClassName"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": DATA_VOLUME, "labels": dict(family.labels)},
+        "spec": spec,
+    }
+
+
+def _network_policy(
+    broker: Broker, names: BrokerNames, family: Family, release: Release
+) -> Manifest | None:
+    policy = broker.spec["networkPolicy"]
+    if not policy["enabled"]:
+        return None
+    clients = _client_sources(broker, release) + list(policy.get("allowFrom", ()))
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": family.metadata(names.base),
+        "spec": {
+            "podSelector": {"matchLabels": selector(family)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": clients, "ports": [{"port": "tcp", "protocol": "TCP"}]},
+                # Prometheus may live in any namespace; there is no message data on this port.
+                {
+                    "from": [{"namespaceSelector": {}}],
+                    "ports": [{"port": "monitoring", "protocol": "TCP"}],
+                },
+            ],
+        },
+    }
+
+
+def _client_sources(broker: Broker, release: Release) -> list[Manifest]:
+    allowed = broker.spec["allowedNamespaces"]
+    if allowed["from"] == "All":
+        return [{"namespaceSelector": {}}]
+    others = {*allowed.get("names", ()), release.operator_namespace} - {broker.key.namespace}
+    return [
+        {"podSelector": {}},
+        *({"namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: name}}}
+          for name in sorted(others)),
+    ]  # fmt: skip
+
+
+def _pod_monitor(broker: Broker, names: BrokerNames, family: Family) -> Manifest | None:
+    """For Prometheus' own operator, whose resource type must be installed."""
+    monitoring = broker.spec["monitoring"]
+    if not monitoring["podMonitor"]:
+        return None
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": family.metadata(names.base, labels=monitoring.get("labels")),
+        "spec": {
+            "selector": {"matchLabels": selector(family)},
+            "podMetricsEndpoints": [
+                {"port": "monitoring", "path": "/metrics", "interval": monitoring["interval"]}
+            ],
+        },
+    }

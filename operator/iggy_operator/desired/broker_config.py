@@ -1,0 +1,151 @@
+"""A broker's settings: what the operator sets itself, what the spec adds, what is refused."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from iggy_operator import units
+from iggy_operator.resources import Broker
+
+TCP_PORT: Final = 8090
+"""Inside the pod. Clients meet `listeners.tcpPort`, so that changing it restarts nothing."""
+MONITORING_PORT: Final = 9099
+DATA_PATH: Final = "/var/lib/iggy"
+DATA_FOLDER: Final = f"{DATA_PATH}/data"
+"""A folder of its own: the root of a volume may hold `lost+found`, which is not ours."""
+STOP_REST_S: Final = 15
+"""Of the grace period, kept for writing everything to disk after the requests in flight."""
+GRACE_S: Final = 60
+
+# What belongs to the operator, as the end of a variable `IGGY_…` or `IGGY_SYSTEM_…`. Dots and
+# underscores of a key are one in its variable, so that is what is looked at.
+_OWN: Final = (
+    "path", "sharding", "tcp_address", "tcp_enabled", "http_address", "monitoring_", "config_",
+    "root_",
+)  # fmt: skip
+_KEY: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
+_PREFIX: Final = "IGGY_"
+_ID_MIN: Final = 1
+
+
+def settings(broker: Broker) -> dict[str, str]:
+    """What the operator sets, by environment variable."""
+    grace_s = broker.spec.get("podTemplate", {}).get("terminationGracePeriodSeconds", GRACE_S)
+    return {
+        "IGGY_SYSTEM_PATH": DATA_FOLDER,
+        "IGGY_TCP_ADDRESS": f"0.0.0.0:{TCP_PORT}",
+        "IGGY_MONITORING_ADDRESS": f"0.0.0.0:{MONITORING_PORT}",
+        "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": str(shards_count(broker)),
+        "IGGY_SYSTEM_SHARDING_SHUTDOWN_DRAIN_TIMEOUT": f"{max(1, grace_s - STOP_REST_S)} s",
+        # An unknown key of `spec.config` ends the start: a warning in a log would go unseen.
+        "IGGY_CONFIG_STRICT": "true",
+    }
+
+
+def further_settings(broker: Broker) -> dict[str, str]:
+    """What `spec.config` adds, by environment variable. Same names as in local mode."""
+    return {
+        _PREFIX + key.upper().replace(".", "_"): value
+        for key, value in sorted(broker.config.items())
+        if not _key_problem(key)
+    }
+
+
+def shards_count(broker: Broker) -> int:
+    """`shards.count`, or the CPU that is reserved, rounded down, at least 1."""
+    if broker.shards_count is not None:
+        return broker.shards_count
+    resources = broker.spec.get("resources", {})
+    # Kubernetes takes a limit for the request where there is none.
+    text = resources.get("requests", {}).get("cpu") or resources.get("limits", {}).get("cpu")
+    if text is None or not units.is_quantity(text):
+        return 1
+    return max(1, int(units.quantity(text)))
+
+
+def problems(broker: Broker) -> tuple[str, ...]:
+    """What of a managed broker's spec cannot be had: one sentence each, with field and way out.
+
+    Nothing is made while there is one. The schema refuses less than this.
+    """
+    spec = broker.spec
+    template = spec.get("podTemplate", {})
+    return (
+        *_unsupported(spec),
+        *filter(None, map(_key_problem, sorted(broker.config))),
+        *_same_settings(broker.config),
+        *_quantity_problems(spec.get("resources", {})),
+        *_environment_problems(template),
+        *_security_problems(template),
+    )
+
+
+def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
+    """What this version of the broker does not do. Never silently less than was asked for."""
+    if spec["shards"]["pinCores"]:
+        yield "shards.pinCores: this version does not tie shards to cores: set it to false"
+    if spec["archiver"]["kind"] != "None":
+        yield f"archiver.kind: {spec['archiver']['kind']} is not in this version: use None"
+    if "tls" in spec["listeners"]:
+        yield "listeners.tls: this version does not encrypt: leave it out, or put a proxy in front"
+
+
+def _plain(key: str) -> str:
+    return key.lower().replace(".", "_").removeprefix("system_")
+
+
+def _key_problem(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        return f"config: {key!r} is no key: write lower-case words joined by dots"
+    if _plain(key).startswith(_OWN):
+        return f"config: {key} is set by the operator: remove it (see storage, shards, listeners)"
+    return ""
+
+
+def _same_settings(config: Mapping[str, str]) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for key in sorted(config):
+        first = seen.setdefault(_plain(key), key)
+        if first != key:
+            yield f"config: {first} and {key} are one setting: remove one"
+
+
+def _quantity_problems(resources: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    for part in ("requests", "limits"):
+        for name, text in resources.get(part, {}).items():
+            if not units.is_quantity(text):
+                yield f"resources.{part}.{name}: {text!r} is no quantity, such as 500m or 2Gi"
+
+
+def _environment_problems(template: Mapping[str, Any]) -> Iterator[str]:
+    for entry in template.get("extraEnv", ()):
+        name = str(entry.get("name", ""))
+        if name.startswith(_PREFIX) and _plain(name.removeprefix(_PREFIX)).startswith(_OWN):
+            yield f"podTemplate.extraEnv: {name} is set by the operator: remove it"
+
+
+# What may be said about the pod's security: nothing here can give it more than the default has.
+TIGHTENING: Final = frozenset(
+    {
+        "runAsUser", "runAsGroup", "fsGroup", "supplementalGroups", "fsGroupChangePolicy",
+        "seLinuxOptions", "seccompProfile", "runAsNonRoot",
+    }
+)  # fmt: skip
+_PROFILES: Final = ("RuntimeDefault", "Localhost")
+_IDS: Final = ("runAsUser", "runAsGroup", "fsGroup")
+
+
+def _security_problems(template: Mapping[str, Any]) -> Iterator[str]:
+    context = template.get("securityContext", {})
+    where = "podTemplate.securityContext"
+    for name in sorted(set(context) - TIGHTENING):
+        yield f"{where}.{name}: may not be set: it could only loosen the default"
+    ids = [(name, context[name]) for name in _IDS if name in context]
+    ids += [("supplementalGroups", item) for item in context.get("supplementalGroups", ())]
+    for name, value in ids:
+        if not isinstance(value, int) or value < _ID_MIN:
+            yield f"{where}.{name}: {value!r}: root is not allowed, use a number above 0"
+    if context.get("runAsNonRoot", True) is not True:
+        yield f"{where}.runAsNonRoot: must stay true: remove it"
+    if context.get("seccompProfile", {}).get("type", "RuntimeDefault") not in _PROFILES:
+        yield f"{where}.seccompProfile: use RuntimeDefault or Localhost"
