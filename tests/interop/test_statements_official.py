@@ -26,6 +26,7 @@ from apache_iggy import (
     TcpConfig,
     TcpReconnectionConfig,
 )
+from apache_iggy import Consumer as OfficialConsumer
 
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client
@@ -154,6 +155,37 @@ def test_a_producer_that_may_make_nothing_says_what_is_missing(
 
     with_client(broker, work)
     assert root.get_topic(stream, TOPIC) is None
+
+
+@pytest.mark.parametrize("key_bytes", [0, 1, 255, 256])
+def test_a_header_has_a_key_of_one_to_255_bytes(
+    broker: BrokerProcess, root: Client, stream: str, key_bytes: int
+) -> None:
+    key = "k" * key_bytes
+
+    async def work(client: IggyClient) -> None:
+        producer = await client.producer(stream, TOPIC, topic_partitions_count=1)
+        if not 1 <= key_bytes <= 255:
+            with pytest.raises(ValueError, match="header"):
+                SendMessage("x", {key: "v"})
+            return
+        await producer.send([SendMessage("x", {key: "v"})])
+        (one,) = await client.poll_messages(
+            stream,
+            TOPIC,
+            consumer=OfficialConsumer.Single("c"),
+            partition_id=0,
+            polling_strategy=PollingStrategy.First(),
+            count=10,
+            auto_commit=False,
+        )
+        headers = one.user_headers
+        assert headers is not None and headers.to_scalar_dict() == {key: "v"}
+
+    with_client(broker, work)
+    topic = root.get_topic(stream, TOPIC)
+    assert topic is not None
+    assert topic.topic.messages_count == (1 if 1 <= key_bytes <= 255 else 0)
 
 
 @pytest.mark.parametrize("mode", ["direct", "background"])
