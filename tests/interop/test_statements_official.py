@@ -179,7 +179,7 @@ def test_a_header_has_a_key_of_one_to_255_bytes(
             count=10,
             auto_commit=False,
         )
-        headers = one.user_headers
+        headers = one.user_headers()
         assert headers is not None and headers.to_scalar_dict() == {key: "v"}
 
     with_client(broker, work)
