@@ -22,6 +22,15 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", data, style="|" if "\n" in data else None
+    )
+
+
+_Dumper.add_representer(str, _text)
+
+
 def golden_text(manifests: Iterable[Mapping[str, Any]]) -> str:
     dumper: Any = _Dumper
     return yaml.dump_all(manifests, Dumper=dumper, sort_keys=False, width=1000, explicit_start=True)

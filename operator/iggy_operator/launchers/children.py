@@ -1,0 +1,116 @@
+"""The children of a sink, whoever launches it, and what of them a pass applies."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iggy_operator.desired import staging
+from iggy_operator.desired.metadata import Manifest
+from iggy_operator.launchers import apache, job, kubeflow, native, pods, spark_conf
+from iggy_operator.launchers.choice import Launcher
+from iggy_operator.launchers.job import JOB_FILE, SinkJob, asked, job_file
+
+_APPLICATIONS: Final[Mapping[Launcher, Callable[[SinkJob], Manifest]]] = {
+    "Native": native.application,
+    "Kubeflow": kubeflow.application,
+    "Apache": apache.application,
+}
+_ONE_NODE: Final = ("ReadWriteOnce", "ReadWriteOncePod")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkChildren:
+    """Manifests of one sink.
+
+    `claim` and `account` may be applied at any time. `file` and `application` belong together: they
+    are applied when `change` says so, after the old application and its pods are gone. Else a
+    driver that merely restarts would read the file of another release.
+    """
+
+    claim: Manifest | None
+    account: Manifest | None
+    file: Manifest
+    application: Manifest
+
+
+def problems(sink_job: SinkJob, launcher: Launcher) -> tuple[str, ...]:
+    """What of the sink cannot be had: one sentence each, with field and way out.
+
+    Nothing is started while there is one.
+    """
+    return (
+        *job.problems(sink_job),
+        *spark_conf.problems(sink_job),
+        *pods.problems(sink_job),
+        *checkpoint_problems(sink_job, launcher),
+    )
+
+
+def checkpoint_problems(sink_job: SinkJob, launcher: Launcher) -> tuple[str, ...]:
+    """A volume of one node under executors of several: they would hang, or write elsewhere."""
+    volume = sink_job.sink.spec.get("checkpoint", {}).get("volume", {})
+    mode = volume.get("accessMode", "ReadWriteMany")
+    if launcher == "Native" or "existingClaim" in volume or mode not in _ONE_NODE:
+        return ()
+    return (
+        f"checkpoint.volume.accessMode: executors on other nodes cannot mount {mode}: use "
+        "ReadWriteMany, or spark.launcher Native, where the driver does all work",
+    )
+
+
+def sink_children(sink_job: SinkJob, launcher: Launcher) -> SinkChildren:
+    """Everything that a sink needs beside its login. It must have passed `problems`."""
+    text = json.dumps(job_file(sink_job), indent=2, sort_keys=True) + "\n"
+    application = _APPLICATIONS[launcher](sink_job)
+    marks = staging.marks(
+        asked=asked(sink_job, launcher),
+        rendered=[application["spec"], text],
+        restart_at=sink_job.restart_at,
+    )
+    return SinkChildren(
+        claim=_claim(sink_job),
+        account=native.service_account(sink_job) if launcher == "Native" else None,
+        file={
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": sink_job.family.metadata(sink_job.file_name),
+            "data": {JOB_FILE: text},
+        },
+        application=_marked(application, marks),
+    )
+
+
+def _marked(application: Manifest, marks: Mapping[str, str]) -> Manifest:
+    return {**application, "metadata": {**application["metadata"], "annotations": dict(marks)}}
+
+
+def change(running: Mapping[str, Any], wanted: SinkChildren) -> staging.Change:
+    """What the application in the cluster lacks. USER and RESTART: stop it, and start the new one.
+
+    RELEASE waits for one of them.
+    """
+    annotations = running["metadata"].get("annotations", {})
+    return staging.change(annotations, wanted.application["metadata"]["annotations"])
+
+
+def _claim(sink_job: SinkJob) -> Manifest | None:
+    """Outlives the sink, unless Delete was asked for: then Kubernetes deletes it with the sink."""
+    checkpoint = sink_job.sink.spec.get("checkpoint", {})
+    volume = checkpoint.get("volume")
+    if volume is None or "existingClaim" in volume:
+        return None
+    is_owned = checkpoint["deletionPolicy"] == "Delete"
+    family = sink_job.family
+    spec: Manifest = {
+        "accessModes": [volume["accessMode"]],
+        "resources": {"requests": {"storage": volume["size"]}},
+    }
+    if "storageClassName" in volume:
+        spec["storageClassName"] = volume["storageClassName"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": family.metadata(str(sink_job.claim), is_owned=is_owned),
+        "spec": spec,
+    }

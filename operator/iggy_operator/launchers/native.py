@@ -1,0 +1,113 @@
+"""Native: a driver of our own that does all work itself. Needs nothing installed, and no rights.
+
+Its process is Python, so that SIGTERM finishes the running batch. A StatefulSet never has two pods
+of one name; a job that ends by itself is a Job.
+"""
+
+from typing import Any, Final
+
+from iggy_operator.decide.sinks import EXIT_CONFIGURATION, EXIT_DATA_LOSS
+from iggy_operator.desired.broker import REVISIONS_KEPT
+from iggy_operator.desired.metadata import SINK_UID_LABEL, Manifest
+from iggy_operator.launchers.job import JOB_FILE, JOB_FOLDER, SinkJob
+from iggy_operator.launchers.pods import DRIVER, SUBMIT_VARIABLE, driver_template
+from iggy_operator.launchers.spark_conf import memory_mib
+
+COMMAND: Final = ("python", "-m", "iggy_spark.sink_job", "--config", f"{JOB_FOLDER}/{JOB_FILE}")
+
+
+def application(job: SinkJob) -> Manifest:
+    """A Job for a sink that ends by itself, else a StatefulSet. Without the marks of staging."""
+    template = _template(job)
+    return _job(job, template) if job.is_bounded else _stateful_set(job, template)
+
+
+def service_account(job: SinkJob) -> Manifest | None:
+    """One without any right, unless the sink names another."""
+    if "serviceAccountName" in job.spark:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": job.family.metadata(job.name),
+        "automountServiceAccountToken": False,
+    }
+
+
+def _template(job: SinkJob) -> Manifest:
+    template = driver_template(job)
+    spec = template["spec"]
+    container = spec["containers"][0]
+    container = {
+        **container,
+        "env": [*container["env"], *_submit_arguments(job)],
+        "image": job.spark.get("image", job.release.spark_image),
+        "command": list(COMMAND),
+        "resources": _resources(job),
+    }
+    spec = {
+        **spec,
+        "containers": [container],
+        "serviceAccountName": job.spark.get("serviceAccountName", job.name),
+        "automountServiceAccountToken": False,
+    }
+    if job.is_bounded:
+        spec["restartPolicy"] = "Never"
+    return {"metadata": template["metadata"], "spec": spec}
+
+
+def _submit_arguments(job: SinkJob) -> list[Manifest]:
+    """For the Java that PySpark starts: it is what loads packages."""
+    lists = {"--packages": job.spark.get("packages"), "--py-files": job.spark.get("pyFiles")}
+    words = [word for flag, names in lists.items() if names for word in (flag, ",".join(names))]
+    if not words:
+        return []
+    return [{"name": SUBMIT_VARIABLE, "value": " ".join([*words, "pyspark-shell"])}]
+
+
+def _resources(job: SinkJob) -> Manifest:
+    driver = job.spark["driver"]
+    memory = f"{sum(memory_mib(job, 'driver'))}Mi"
+    limits = {"memory": memory}
+    if "coreLimit" in driver:
+        limits["cpu"] = driver["coreLimit"]
+    return {"requests": {"cpu": str(driver["cores"]), "memory": memory}, "limits": limits}
+
+
+def _stateful_set(job: SinkJob, template: Manifest) -> Manifest:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": job.family.metadata(job.name),
+        "spec": {
+            "replicas": 1,
+            "serviceName": job.name,
+            "selector": {"matchLabels": {SINK_UID_LABEL: job.owner.uid}},
+            # With OrderedReady, a pod that never started is never replaced by a mended one.
+            "podManagementPolicy": "Parallel",
+            "revisionHistoryLimit": REVISIONS_KEPT,
+            "template": template,
+        },
+    }
+
+
+def _job(job: SinkJob, template: Manifest) -> Manifest:
+    restart = job.sink.restart
+    waits: dict[str, Any] = {
+        "containerName": DRIVER,
+        "operator": "In",
+        "values": [EXIT_CONFIGURATION, EXIT_DATA_LOSS],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": job.family.metadata(job.name),
+        "spec": {
+            "backoffLimit": 0 if restart.policy == "Never" else restart.retries_max,
+            # Not before the old pod is gone: never two drivers.
+            "podReplacementPolicy": "Failed",
+            # The same start would end the same way: a person must decide.
+            "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": waits}]},
+            "template": template,
+        },
+    }

@@ -1,0 +1,181 @@
+"""The pods of a job: the driver's, the same for all launchers, and the executors'.
+
+What a pod has is written into its template, and nowhere else: the fields for it in Kubeflow's own
+API are dropped without a word where its webhook does not run.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from iggy_operator.desired.broker_pod import RESTRICTED, secret_variable
+from iggy_operator.desired.metadata import Manifest
+from iggy_operator.launchers.job import (
+    CHECKPOINT_PATH,
+    JOB_FILE,
+    JOB_FOLDER,
+    PASSWORD_VARIABLE,
+    USERNAME_VARIABLE,
+    SinkJob,
+)
+
+DRIVER: Final = "spark-kubernetes-driver"
+EXECUTOR: Final = "spark-kubernetes-executor"
+"""Names by which Spark finds its containers in a template."""
+USER_ID: Final = 185
+"""Of Spark's images. It needs an entry in the image's list of users."""
+GRACE_S: Final = 60
+SUBMIT_VARIABLE: Final = "PYSPARK_SUBMIT_ARGS"
+"""Read by PySpark. It could say anything, also what `spark.conf` may not."""
+JOB_VOLUME: Final = "iggy-job"
+CHECKPOINT_VOLUME: Final = "iggy-checkpoint"
+TEMPORARY_VOLUME: Final = "iggy-tmp"
+_OWN_VOLUMES: Final = (JOB_VOLUME, CHECKPOINT_VOLUME, TEMPORARY_VOLUME)
+_OWN_PATHS: Final = (JOB_FOLDER, CHECKPOINT_PATH, "/tmp")
+
+# What `spark.podTemplate` may say: where pods run and what is mounted, never what they may do.
+_PLACEMENT: Final = (
+    "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName",
+    "imagePullSecrets", "terminationGracePeriodSeconds",
+)  # fmt: skip
+_ALLOWED: Final = {
+    "": {"metadata", "spec"},
+    "metadata": {"labels", "annotations"},
+    "spec": {*_PLACEMENT, "volumes", "containers"},
+}
+_CONTAINER: Final = {"name", "volumeMounts"}
+
+
+def driver_template(job: SinkJob) -> Manifest:
+    """The driver's pod as a template; a launcher adds image, command and sizes."""
+    return _template(job, DRIVER, has_job=True)
+
+
+def executor_template(job: SinkJob) -> Manifest:
+    """An executor's. It reads from the broker, too, and marks in the checkpoint that it writes."""
+    template = _template(job, EXECUTOR, has_job=False)
+    # Only the driver talks to the API server.
+    return {**template, "spec": {**template["spec"], "automountServiceAccountToken": False}}
+
+
+def _template(job: SinkJob, container: str, *, has_job: bool) -> Manifest:
+    wished = job.spark.get("podTemplate", {})
+    metadata, spec = wished.get("metadata", {}), wished.get("spec", {})
+    volumes = _volumes(job, has_job=has_job)
+    result: Manifest = {"labels": {**metadata.get("labels", {}), **job.family.labels}}
+    if annotations := metadata.get("annotations"):
+        result["annotations"] = dict(annotations)
+    return {
+        "metadata": result,
+        "spec": {
+            "terminationGracePeriodSeconds": GRACE_S,
+            **{name: spec[name] for name in _PLACEMENT if spec.get(name)},
+            # Else a Service called `iggy` would put its addresses into variables called IGGY_….
+            "enableServiceLinks": False,
+            "securityContext": {
+                "runAsUser": USER_ID,
+                "runAsGroup": USER_ID,
+                "runAsNonRoot": True,
+                "fsGroup": USER_ID,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": container,
+                    "env": _environment(job),
+                    "securityContext": dict(RESTRICTED),
+                    # The job's last line says why it ended.
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "volumeMounts": _mounts(spec, has_job=has_job),
+                }
+            ],
+            "volumes": [*volumes, *spec.get("volumes", ())],
+        },
+    }
+
+
+def _environment(job: SinkJob) -> list[Manifest]:
+    own = [
+        secret_variable(USERNAME_VARIABLE, job.source.secret, "username"),
+        secret_variable(PASSWORD_VARIABLE, job.source.secret, "password"),
+        {"name": "HOME", "value": "/tmp"},  # the root is read-only, and Java wants to write home
+    ]
+    names = {entry["name"] for entry in own} | {SUBMIT_VARIABLE}
+    return own + [entry for entry in job.spark.get("env", ()) if entry.get("name") not in names]
+
+
+def _volumes(job: SinkJob, *, has_job: bool) -> list[Manifest]:
+    checkpoint: Manifest = {"name": CHECKPOINT_VOLUME, "emptyDir": {}}
+    if job.claim is not None:
+        claim = {"claimName": job.claim}
+        checkpoint = {"name": CHECKPOINT_VOLUME, "persistentVolumeClaim": claim}
+    volumes: list[Manifest] = [checkpoint, {"name": TEMPORARY_VOLUME, "emptyDir": {}}]
+    if has_job:
+        items = [{"key": JOB_FILE, "path": JOB_FILE}]
+        file: Manifest = {"name": job.file_name, "items": items}
+        volumes.insert(0, {"name": JOB_VOLUME, "configMap": file})
+    return volumes
+
+
+def _mounts(spec: Mapping[str, Any], *, has_job: bool) -> list[Manifest]:
+    mounts: list[Manifest] = [
+        {"name": CHECKPOINT_VOLUME, "mountPath": CHECKPOINT_PATH},
+        {"name": TEMPORARY_VOLUME, "mountPath": "/tmp"},
+    ]
+    if has_job:
+        mounts.insert(0, {"name": JOB_VOLUME, "mountPath": JOB_FOLDER, "readOnly": True})
+    return mounts + _own_mounts(spec)
+
+
+def _own_mounts(spec: Mapping[str, Any]) -> list[Manifest]:
+    return [
+        mount
+        for container in spec.get("containers", ())[:1]
+        for mount in container.get("volumeMounts", ())
+    ]
+
+
+def problems(job: SinkJob) -> Iterator[str]:
+    """What of `spark.podTemplate` is not allowed, and files that nothing would keep."""
+    wished = job.spark.get("podTemplate", {})
+    spec = wished.get("spec", {})
+    where = "spark.podTemplate"
+    for part, allowed in _ALLOWED.items():
+        block = wished.get(part, {}) if part else wished
+        for name in sorted(set(block) - allowed):
+            place = ".".join(filter(None, (where, part, name)))
+            yield f"{place}: may not be set: use {', '.join(sorted(allowed))}"
+    if len(spec.get("containers", ())) > 1:
+        yield f"{where}.spec.containers: give one, for driver and executors: a second is not run"
+    for container in spec.get("containers", ())[:1]:
+        for name in sorted(set(container) - _CONTAINER):
+            yield f"{where}.spec.containers.{name}: may not be set: use volumeMounts"
+    yield from _volume_problems(spec, where)
+    yield from _path_problems(job, spec)
+
+
+def _volume_problems(spec: Mapping[str, Any], where: str) -> Iterator[str]:
+    for volume in spec.get("volumes", ()):
+        name = str(volume.get("name", ""))
+        if "hostPath" in volume:
+            yield f"{where}.spec.volumes: {name}: a node's own folder is not allowed: use a claim"
+        if name in _OWN_VOLUMES:
+            yield f"{where}.spec.volumes: {name} is a name of the operator: use another"
+    for mount in _own_mounts(spec):
+        path = str(mount.get("mountPath", "")).rstrip("/")
+        if any(f"{path}/".startswith(f"{own}/") or path == "" for own in _OWN_PATHS):
+            yield f"{where}.spec.containers: mountPath {path or '/'} is taken: use another folder"
+
+
+def _path_problems(job: SinkJob, spec: Mapping[str, Any]) -> Iterator[str]:
+    """Files below no mount would be lost with the pod."""
+    if job.sink.type != "Files":
+        return
+    path = str(job.sink.spec["files"]["path"])
+    mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in _own_mounts(spec)]
+    parts = path.split("/")
+    if not any(mount and f"{path}/".startswith(f"{mount}/") for mount in mounts) or ".." in parts:
+        yield (
+            f"files.path: {path} lies on no volume, so that files would be lost with the pod: "
+            "write into a mountPath of spark.podTemplate, with its volume, such as a claim"
+        )

@@ -1,0 +1,337 @@
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from desired_cases import NEXT_RELEASE, UID
+from golden_files import check_frozen
+from iggy_operator.desired.metadata import USER_HASH
+from iggy_operator.desired.staging import Change
+from iggy_operator.launchers import job, kubeflow, native
+from iggy_operator.launchers.children import change, checkpoint_problems, problems, sink_children
+from iggy_operator.launchers.choice import Launcher
+from iggy_operator.launchers.job import application_name, claim_name, job_file, mebibytes
+from iggy_operator.launchers.spark_conf import memory_mib
+from iggy_spark import job_config
+from iggy_spark.errors import EXIT_CONFIGURATION, EXIT_DATA_LOSS, OptionError
+from launcher_cases import LAKE_TEMPLATE, SOURCE, job_of, sink_of
+
+LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
+SINK_NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", fullmatch=True)
+UIDS = st.uuids().map(str) | st.text(min_size=1, max_size=40)
+# Kubernetes: a Service's name. Then what Kubernetes, both operators and we append.
+SERVICE_NAME = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+APPENDED = (
+    "-driver",
+    "-999999-driver",
+    "-ui-svc",
+    "-ui-ingress",
+    "-prom-conf",
+    "-0123456789",
+    "-0",
+    "-job",
+)
+
+
+@given(SINK_NAMES, UIDS)
+def test_application_names_leave_room_for_what_others_append(sink: str, uid: str) -> None:
+    name = application_name(sink, uid)
+
+    assert len(name) <= 42
+    assert re.fullmatch(SERVICE_NAME, name)
+    assert re.fullmatch(r".*-[0-9a-f]{8}", name)
+    assert all(len(name + end) <= 63 for end in APPENDED)
+
+
+@given(SINK_NAMES)
+def test_claims_depend_on_the_sinks_name_alone(sink: str) -> None:
+    name = claim_name(sink)
+
+    assert len(name) <= 63
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name)
+    assert name == f"{sink}-checkpoint" or len(sink) > 52
+
+
+def test_long_names_stay_apart() -> None:
+    long = "t" * 60
+
+    assert len({claim_name(f"{long}{end}") for end in ("a.b", "a.c", "")}) == 3
+    assert application_name(long, UID) != application_name(long, UID.replace("0d", "1d"))
+
+
+def test_names_and_hashes_never_change() -> None:
+    sinks = [
+        sink_of(),
+        sink_of("7.lake"),
+        sink_of(f"{'t' * 58}.lake"),
+        sink_of(trigger={"mode": "AvailableNow"}, checkpoint={"volume": {"size": "2Gi"}}),
+    ]
+
+    check_frozen(
+        "frozen-sinks-0.1",
+        [
+            {
+                "sink": desired.key.name,
+                "application": job_of(desired).name,
+                "file": job_of(desired).file_name,
+                "claim": job_of(desired).claim,
+                "asked": {launcher: user_hash(desired, launcher) for launcher in LAUNCHERS},
+            }
+            for desired in sinks
+        ],
+    )
+
+
+def user_hash(desired: Any, launcher: Launcher) -> str:
+    application = sink_children(job_of(desired), launcher).application
+    return str(application["metadata"]["annotations"][USER_HASH])
+
+
+def loaded(path: Path, **spec: Any) -> job_config.JobConfig:
+    path.write_text(json.dumps(job_file(job_of(sink_of(**spec)))))
+    return job_config.load(path)
+
+
+def test_the_sink_job_takes_its_file(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path / "sink.json",
+        payload={"format": "Json", "schema": "id BIGINT"},
+        trigger={"interval": "30s"},
+        lag={"warnMessages": 7},
+        spark={
+            "podTemplate": LAKE_TEMPLATE,
+            "driver": {"cores": 3, "memory": "2g"},
+            "conf": {"spark.x": "1"},
+        },
+    )
+
+    assert config.name == "shop/orders.lake"
+    assert (config.stream, config.topic) == (SOURCE.stream, SOURCE.topic)
+    assert config.broker.address == SOURCE.address
+    assert config.checkpoint == "/checkpoint/orders.lake"
+    assert (config.sink.spark.driver.cores, config.sink.spark.driver.memory) == (3, "2048m")
+    assert config.sink.spark.conf == {"spark.x": "1"}
+    assert config.interval_ms == 30_000
+    assert not config.available_now
+
+
+def test_a_bounded_job_ends_by_itself(tmp_path: Path) -> None:
+    config = loaded(tmp_path / "sink.json", trigger={"mode": "AvailableNow"})
+
+    assert config.once
+
+
+def test_types_that_are_refused_are_those_that_the_job_refuses(tmp_path: Path) -> None:
+    jdbc = {"url": "jdbc:postgresql://a/b", "table": "t", "credentialsSecretName": "s"}
+    refused = sink_of(type="Jdbc", files=None, jdbc=jdbc)
+
+    assert any("type: Jdbc" in line for line in problems(job_of(refused), "Native"))
+    with pytest.raises(OptionError, match="Jdbc"):
+        loaded(tmp_path / "sink.json", type="Jdbc", files=None, jdbc=jdbc)
+    assert loaded(tmp_path / "sink.json").sink.type in job.SINK_TYPES
+    assert loaded(tmp_path / "sink.json", type="Console", files=None).sink.type in job.SINK_TYPES
+
+
+def test_exit_codes_are_those_of_the_job() -> None:
+    desired = sink_of(trigger={"mode": "AvailableNow"})
+    rule = native.application(job_of(desired))["spec"]["podFailurePolicy"]["rules"][0]
+
+    assert rule["onExitCodes"]["values"] == [EXIT_CONFIGURATION, EXIT_DATA_LOSS]
+
+
+def changed(launcher: Launcher, before: dict[str, Any], after: dict[str, Any]) -> Change:
+    running = sink_children(job_of(sink_of(**before)), launcher).application
+    return change(running, sink_children(job_of(sink_of(**after)), launcher))
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"lag": {"warnMessages": 5, "warnAge": "10m"}},
+        {"restart": {"policy": "OnFailure", "maxRetries": 3}},
+        {"suspend": True},
+        {"userRef": {"name": "somebody"}},  # what counts is the Secret that comes of it
+        {"checkpoint": {"volume": {"size": "2Gi"}, "deletionPolicy": "Delete"}},
+        {"startingOffsets": "Earliest"},  # the default, written out
+        {"spark": {"podTemplate": LAKE_TEMPLATE, "driver": {"cores": 1, "memory": "1g"}}},
+        {"spark": {"podTemplate": LAKE_TEMPLATE, "launcher": "Native"}},
+    ],
+)
+def test_what_does_not_concern_the_job_restarts_nothing(
+    launcher: Launcher, after: dict[str, Any]
+) -> None:
+    assert changed(launcher, {}, after) in (Change.NONE, Change.RELEASE)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"payload": {"format": "Text"}},
+        {"trigger": {"interval": "1m"}},
+        {"trigger": {"mode": "AvailableNow"}},
+        {"maxOffsetsPerTrigger": 5},
+        {"checkpoint": {"volume": {"existingClaim": "other"}}},
+        {"spark": {"podTemplate": LAKE_TEMPLATE, "driver": {"memory": "2g"}}},
+        {"spark": {"podTemplate": LAKE_TEMPLATE, "conf": {"spark.x": "1"}}},
+        {"spark": {"podTemplate": LAKE_TEMPLATE, "image": "mine:1"}},
+    ],
+)
+def test_what_concerns_the_job_replaces_it(launcher: Launcher, after: dict[str, Any]) -> None:
+    assert changed(launcher, {}, after) is Change.USER
+
+
+def test_another_launcher_address_or_login_replaces_the_job() -> None:
+    running = sink_children(job_of(), "Native").application
+    moved = job_of(source=job.Source("other:8090", "shop", "Orders.V2", "orders-lake-iggy"))
+    renamed = job_of(source=job.Source(SOURCE.address, "shop", "Orders.V2", "another-secret"))
+
+    for other in (
+        sink_children(job_of(), "Kubeflow"),
+        sink_children(moved, "Native"),
+        sink_children(renamed, "Native"),
+    ):
+        assert change(running, other) is Change.USER
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_new_release_waits_for_the_next_restart(launcher: Launcher) -> None:
+    running = sink_children(job_of(), launcher).application
+    upgraded = sink_children(job_of(release=NEXT_RELEASE), launcher)
+    asked_for = sink_children(
+        job_of(release=NEXT_RELEASE, restart_at="2026-05-01T12:00:00Z"), launcher
+    )
+
+    assert change(running, upgraded) is Change.RELEASE
+    assert change(running, asked_for) is Change.RESTART
+
+
+def test_a_claim_outlives_the_sink_unless_asked_otherwise() -> None:
+    kept = sink_children(job_of(), "Native").claim
+    dropped = sink_children(
+        job_of(sink_of(checkpoint={"volume": {}, "deletionPolicy": "Delete"})), "Native"
+    ).claim
+    named = sink_children(job_of(sink_of(checkpoint={"volume": {"existingClaim": "x"}})), "Native")
+
+    assert kept is not None
+    assert "ownerReferences" not in kept["metadata"]
+    assert dropped is not None
+    assert dropped["metadata"]["ownerReferences"][0]["uid"] == UID
+    assert named.claim is None
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod"])
+def test_a_volume_of_one_node_goes_with_a_driver_alone(mode: str) -> None:
+    one_node = job_of(sink_of(checkpoint={"volume": {"accessMode": mode}}))
+
+    assert checkpoint_problems(one_node, "Native") == ()
+    for launcher in ("Kubeflow", "Apache"):
+        (line,) = checkpoint_problems(one_node, launcher)
+        assert line.startswith("checkpoint.volume.accessMode")
+        assert "ReadWriteMany" in line
+        assert checkpoint_problems(job_of(), launcher) == ()
+
+
+def with_template(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    whole = {**LAKE_TEMPLATE["spec"], **spec}
+    return {"spark": {"podTemplate": {"metadata": metadata, "spec": whole}}}
+
+
+def with_mount(path: str) -> dict[str, Any]:
+    mounts = [{"name": "lake", "mountPath": "/lake"}, {"name": "x", "mountPath": path}]
+    return with_template({"containers": [{"volumeMounts": mounts}]})
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"checkpoint": {"location": "s3a://lake/x"}}, "checkpoint.location"),
+        ({"files": {"path": "lake/orders"}}, "files.path"),
+        ({"files": {"path": "/elsewhere/orders"}}, "files.path"),
+        ({"files": {"path": "/lake/../etc"}}, "files.path"),
+        ({"files": {"path": "/lakes"}}, "files.path"),
+        (with_template({"hostNetwork": True}), "podTemplate.spec.hostNetwork"),
+        (with_template({"initContainers": []}), "podTemplate.spec.initContainers"),
+        (with_template({"serviceAccountName": "admin"}), "podTemplate.spec.serviceAccountName"),
+        (with_template({}, name="mine"), "podTemplate.metadata.name"),
+        (
+            with_template({"volumes": [{"name": "lake", "hostPath": {"path": "/"}}]}),
+            "a node's own folder",
+        ),
+        (
+            with_template({"volumes": [{"name": "iggy-job", "emptyDir": {}}]}),
+            "name of the operator",
+        ),
+        (with_mount("/checkpoint/x"), "mountPath /checkpoint/x is taken"),
+        (with_mount("/tmp/"), "mountPath /tmp is taken"),
+        (with_mount("/"), "mountPath / is taken"),
+    ],
+)
+def test_what_cannot_be_had_is_said(spec: dict[str, Any], words: str) -> None:
+    found = problems(job_of(sink_of(**spec)), "Native")
+
+    assert len(found) == 1
+    assert words in found[0]
+
+
+@pytest.mark.parametrize("field", ["image", "securityContext", "command"])
+def test_a_container_of_the_users_only_mounts(field: str) -> None:
+    template = with_template(
+        {"containers": [{field: "x", **LAKE_TEMPLATE["spec"]["containers"][0]}]}
+    )
+
+    (line,) = problems(job_of(sink_of(**template)), "Native")
+
+    assert f"containers.{field}" in line
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.master",
+        "spark.kubernetes.namespace",
+        "spark.kubernetes.container.image",
+        "spark.kubernetes.driver.podTemplateFile",
+        "spark.kubernetes.driver.volumes.hostPath.x.mount.path",
+        "spark.executor.instances",
+    ],
+)
+def test_properties_of_the_operator_are_refused(key: str) -> None:
+    desired = sink_of(spark={"podTemplate": LAKE_TEMPLATE, "conf": {key: "mine", "spark.x": "1"}})
+
+    (line,) = problems(job_of(desired), "Kubeflow")
+    conf = kubeflow.application(job_of(desired))["spec"]["sparkConf"]
+
+    assert key in line
+    assert conf.get(key) != "mine"
+    assert conf["spark.x"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("1g", 1024), ("512m", 512), ("1024", 1024), ("1024k", 1), ("1T", 1 << 20)]
+)
+def test_memory_is_read_as_spark_does(text: str, mib: int) -> None:
+    assert mebibytes(text) == mib
+
+
+def test_python_has_memory_beside_the_heap() -> None:
+    def memory(**driver: str) -> tuple[int, int]:
+        spark = {"podTemplate": LAKE_TEMPLATE, "driver": driver}
+        return memory_mib(job_of(sink_of(spark=spark)), "driver")
+
+    assert memory(memory="1g") == (1024, 512)
+    assert memory(memory="4g") == (4096, 1639)
+    assert memory(memory="1g", memoryOverhead="100m") == (1024, 100)
+
+
+def test_an_amount_that_is_none_is_named() -> None:
+    spark = {"podTemplate": LAKE_TEMPLATE, "executor": {"memoryOverhead": "lots"}}
+
+    (line,) = problems(job_of(sink_of(spark=spark)), "Native")
+
+    assert "spark.executor.memoryOverhead" in line

@@ -1,0 +1,32 @@
+"""Sinks of a cluster as values, and what surrounds them, for tests of their jobs."""
+
+from typing import Any
+
+from desired_cases import RELEASE, UID, parsed
+from iggy_operator import API_VERSION
+from iggy_operator.desired.metadata import Owner
+from iggy_operator.launchers.job import SinkJob, Source
+from iggy_operator.resources import Sink
+from resource_cases import sink
+
+SOURCE = Source("main.messaging.svc:8090", "shop", "Orders.V2", "orders-lake-iggy")
+LAKE_TEMPLATE: dict[str, Any] = {
+    "spec": {
+        "volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}],
+        "containers": [{"volumeMounts": [{"name": "lake", "mountPath": "/lake"}]}],
+    }
+}
+"""Where the files of a Files sink lie in a cluster."""
+SMALLEST = {"files": {"path": "/lake/orders"}, "spark": {"podTemplate": LAKE_TEMPLATE}}
+
+
+def sink_of(name: str = "orders.lake", namespace: str = "shop", **spec: Any) -> Sink:
+    value = sink(**(SMALLEST | spec))
+    return parsed("IggySink", name, namespace, value["spec"]).sinks[0]
+
+
+def job_of(desired: Sink | None = None, **changes: Any) -> SinkJob:
+    desired = desired or sink_of()
+    owner = Owner(API_VERSION, "IggySink", desired.key.name, changes.pop("uid", UID))
+    fields: dict[str, Any] = {"source": SOURCE, "release": RELEASE, **changes}
+    return SinkJob(sink=desired, owner=owner, **fields)
