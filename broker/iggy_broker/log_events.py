@@ -53,7 +53,9 @@ EVENTS: Final[dict[str, Event]] = {
     "group_offset_removed": Event("The stored offset of a deleted group was removed."),
     "offset_file_foreign": Event("Something else lies among the stored offsets: left alone."),
     "offset_file_damaged": Event("A stored offset is damaged: none is stored."),
-    "offset_file_unreadable": Event("A stored offset cannot be read: who asks for it is refused."),
+    "offset_file_unreadable": Event(
+        "Stored offsets cannot be read: who asks for them is refused.", limited=True
+    ),
     "offset_file_ignored": Event("More stored offsets than a partition may have: ignored."),
     "offset_drawn_back": Event("A stored offset was ahead of the data and was drawn back."),
     # What the disk refuses or has lost.

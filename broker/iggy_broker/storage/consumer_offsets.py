@@ -47,6 +47,7 @@ class ConsumerOffsets:
         "_folders_dirty",
         "_offsets",
         "_uncertain",
+        "_unlisted",
         "_unread",
         "_warn",
     )
@@ -63,6 +64,7 @@ class ConsumerOffsets:
         # Kinds whose folders and names an earlier process made, and perhaps did not sync.
         self._uncertain: set[int] = set(_FOLDERS)
         self._unread: dict[ConsumerKey, int] = {}  # the disk refused; the data ended there then
+        self._unlisted: dict[int, int] = {}  # kinds whose folder the disk refused, likewise
 
     @classmethod
     def load(
@@ -80,6 +82,8 @@ class ConsumerOffsets:
 
     def get(self, key: ConsumerKey) -> int | None:
         """The stored offset, if any. Reject 3020 if the disk cannot read it."""
+        if self._unlisted:
+            self._list_again(key.kind)
         if self._unread:
             self._read_again(key)
         return self._offsets.get(key)
@@ -89,10 +93,13 @@ class ConsumerOffsets:
 
         -1, below all messages, while one of them cannot be read.
         """
+        for kind in list(self._unlisted):
+            with contextlib.suppress(Reject):
+                self._list_again(kind)
         for key in list(self._unread):
             with contextlib.suppress(Reject):
                 self._read_again(key)
-        if self._unread:
+        if self._unlisted or self._unread:
             return -1
         return min(self._offsets.values(), default=None)
 
@@ -118,13 +125,15 @@ class ConsumerOffsets:
 
     def delete(self, key: ConsumerKey) -> None:
         """Forget an offset. Reject 3021 if there is none."""
+        if self._unlisted:
+            self._list_again(key.kind)
         if key not in self._offsets and key not in self._unread:
             raise Reject(ErrorCode.CONSUMER_OFFSET_NOT_FOUND, f"no offset is stored for {key}")
         self._remove(key)
 
     def delete_if_stored(self, key: ConsumerKey) -> None:
         """Forget an offset of a deleted group, also if the disk keeps its file: then Reject."""
-        if key in self._offsets or key in self._unread:
+        if key in self._offsets or self._may_have(key):
             try:
                 self._remove(key)
             finally:
@@ -168,8 +177,9 @@ class ConsumerOffsets:
         file = self._files.pop(key, None)
         if file is not None:
             file.close()
-        with contextlib.suppress(OSError):
-            self._disk.remove(self._path(key))
+        if not self._may_have(key):
+            with contextlib.suppress(OSError):
+                self._disk.remove(self._path(key))
 
     def _remove(self, key: ConsumerKey) -> None:
         try:
@@ -188,9 +198,20 @@ class ConsumerOffsets:
         if file is not None:
             file.close()
 
+    def _may_have(self, key: ConsumerKey) -> bool:
+        """Whether a file may be there that the disk could not read, or not even find, so far."""
+        return key in self._unread or key.kind in self._unlisted
+
     def _load_kind(self, kind: int, next_offset: int) -> None:
         folder = self._kind_folder(kind)
-        for name in self._disk.list_folder(folder):
+        try:
+            names = self._disk.list_folder(folder)
+        except OSError as error:
+            why = f"{folder}: cannot be listed, whoever asks for an offset is refused: {error}"
+            self._warn(Note("offset_file_unreadable", why))
+            self._unlisted[kind] = next_offset
+            return
+        for name in names:
             path = f"{folder}/{name}"
             if not _is_id(name) or self._disk.is_folder(path):
                 self._warn(Note("offset_file_foreign", f"{path}: not an offset file, left alone"))
@@ -199,7 +220,9 @@ class ConsumerOffsets:
                 why = f"{path}: more than {CONSUMER_OFFSETS_MAX} offsets, ignored"
                 self._warn(Note("offset_file_ignored", why))
                 continue
-            self._load_file(ConsumerKey(kind, int(name)), path, next_offset)
+            key = ConsumerKey(kind, int(name))
+            if key not in self._offsets:  # else it was stored before the disk could list
+                self._load_file(key, path, next_offset)
 
     def _load_file(self, key: ConsumerKey, path: str, next_offset: int) -> None:
         try:
@@ -222,6 +245,14 @@ class ConsumerOffsets:
             offset = next_offset - 1
         self._offsets[key] = offset
         self._files[key] = file
+
+    def _list_again(self, kind: int) -> None:
+        next_offset = self._unlisted.pop(kind, None)
+        if next_offset is not None:
+            self._load_kind(kind, next_offset)
+        if kind in self._unlisted:
+            code = ErrorCode.CANNOT_READ_CONSUMER_OFFSETS
+            raise Reject(code, f"{self._kind_folder(kind)}: cannot be listed; try again")
 
     def _read_again(self, key: ConsumerKey) -> None:
         next_offset = self._unread.pop(key, None)

@@ -66,6 +66,80 @@ def test_an_offset_that_cannot_be_read_can_be_stored_anew_or_deleted() -> None:
     assert world.reopen().offsets.get(READER) is None
 
 
+def failing(
+    disk: SimulatedDisk, operation: str, monkeypatch: pytest.MonkeyPatch, *, ending: str
+) -> None:
+    """Let an operation fail on paths that end so, until `monkeypatch.undo`."""
+    real = getattr(disk, operation)
+
+    def fails(where: object, *args: object) -> object:
+        path = where if isinstance(where, str) else disk_path(disk, where)
+        if path.endswith(ending):
+            raise OSError(errno.EIO, "input/output error")
+        return real(where, *args)
+
+    monkeypatch.setattr(disk, operation, fails)
+
+
+def disk_path(disk: SimulatedDisk, node: object) -> str:
+    return next((path for path, one in disk.entries.items() if one is node), "")
+
+
+def test_a_folder_of_offsets_that_cannot_be_listed_is_not_taken_for_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, disk = stopped_world(segment_bytes=2000)
+    failing(disk, "list_folder", monkeypatch, ending="/consumers")
+
+    for ask in (
+        lambda: world.partition.poll(NEXT, 1, bytes_max=1000, consumer=READER),
+        lambda: world.partition.offsets.get(READER),
+        lambda: world.partition.delete_offset(READER),
+    ):
+        with pytest.raises(Reject, match="CANNOT_READ_CONSUMER_OFFSETS"):
+            ask()
+    assert world.partition.delete_oldest_segments(100) == 0
+    stored = ConsumerKey(1, 8), ConsumerKey(2, 8)
+    world.partition.store_offset(stored[0], 30)
+    world.partition.store_offset(stored[1], 31)
+    monkeypatch.undo()
+
+    asked = [world.partition.offsets.get(key) for key in (READER, *stored)]
+    assert asked == [9, 30, 31]
+    assert world.partition.trim() > 0
+
+
+def test_a_deleted_group_is_gone_also_where_its_offset_could_not_be_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = ConsumerKey(2, 3)
+    world, disk = stopped_world()
+    world.partition.store_offset(group, 5)
+    world.reopen()
+    failing(disk, "list_folder", monkeypatch, ending="/groups")
+    assert len(world.partition.offsets) == 1
+
+    world.partition.offsets.delete_if_stored(group)
+    monkeypatch.undo()
+
+    assert world.partition.offsets.get(group) is None
+
+
+def test_an_offset_that_cannot_be_read_outlives_a_refused_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, disk = stopped_world()
+    disk.failing_reads = 1
+    assert len(world.partition.offsets) == 1
+    failing(disk, "write", monkeypatch, ending="/7")
+
+    with pytest.raises(Reject, match="CANNOT_OPEN_CONSUMER_OFFSETS_FILE"):
+        world.partition.store_offset(READER, 20)
+    monkeypatch.undo()
+
+    assert world.partition.offsets.get(READER) == 9
+
+
 def test_a_send_is_refused_while_the_index_cannot_be_read() -> None:
     world, disk = stopped_world()
     disk.failing_reads = 1
