@@ -14,6 +14,7 @@ from desired_cases import RELEASE, broker_of, children_of, owner_of_broker
 from foreign_schemas import misfits, pod_schema
 from golden_files import check_frozen, check_golden
 from iggy_broker import config as broker_settings
+from iggy_broker.supervisor import STOP_GRACE_S
 from iggy_operator.desired import broker_config
 from iggy_operator.desired.broker import broker_children
 from iggy_operator.desired.broker_names import broker_names
@@ -182,11 +183,16 @@ def test_further_settings_reach_the_broker() -> None:
     assert loaded.shards_count(64) == 4
 
 
-def test_the_grace_period_is_longer_than_the_broker_needs_to_stop() -> None:
-    environment = environment_of(children_of(broker_of()))
+@pytest.mark.parametrize("grace_s", [20, 60, 3600])
+def test_the_grace_period_is_longer_than_the_broker_needs_to_stop(grace_s: int) -> None:
+    children = children_of(broker_of(podTemplate={"terminationGracePeriodSeconds": grace_s}))
 
-    assert environment["IGGY_SYSTEM_SHARDING_SHUTDOWN_DRAIN_TIMEOUT"] == "45 s"
-    assert pod_of(children_of(broker_of()))["terminationGracePeriodSeconds"] == 60
+    loaded = broker_settings.load(None, environment_of(children)).config
+
+    drain_s = loaded.system.sharding.shutdown_drain_timeout_us / 1_000_000
+    assert pod_of(children)["terminationGracePeriodSeconds"] == grace_s
+    assert drain_s + STOP_GRACE_S < grace_s
+    assert drain_s >= 1
 
 
 @pytest.mark.parametrize(
