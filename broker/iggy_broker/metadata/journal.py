@@ -227,6 +227,7 @@ def load(
     state, last, end, entries_count = _replay(state, data, path)
     notes = _cut_tail(disk, folder, data=data, end=end) if end < len(data) else ()
     file = disk.open(path)
+    file.write(_JOURNAL_HEAD, 0)  # of an older format: no older broker may read what we add to it
     # Replayed from the page cache, perhaps, and from here on we build on it. Should the sync of
     # the last record have failed, its pages count as written: only writing them again helps.
     file.write(data[last:end], last)
@@ -372,11 +373,13 @@ def _sound_record_behind(data: bytes, at: int) -> bool:
 
 
 def _cut_tail(disk: Disk, folder: str, *, data: bytes, end: int) -> tuple[str, ...]:
-    """Keep the torn tail aside, then cut it off. A full disk keeps nothing, and must start."""
+    """Keep the torn tail aside, then cut it off. A full disk keeps nothing, but a broken raises."""
     kept = f"kept in {CUT_FILE}"
     try:
         disk.write_file(f"{folder}/{CUT_FILE}", data[end:], sync=True)
     except OSError as error:
+        if not may_pass(error):
+            raise
         kept = f"kept nowhere ({error})"
     file = disk.open(f"{folder}/{JOURNAL_FILE}")
     file.truncate(end)

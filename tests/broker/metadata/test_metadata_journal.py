@@ -162,6 +162,21 @@ def test_files_of_others_and_of_newer_brokers_are_refused(tmp_path: Path) -> Non
         load(tmp_path)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_journal_of_an_older_format_is_of_this_one_before_it_grows(
+    tmp_path: Path, version: int
+) -> None:
+    entries = accepted_entries(MADE)
+    write(tmp_path, entries[:3])
+    whole = journal_path(tmp_path).read_bytes()
+    journal_path(tmp_path).write_bytes(whole[:8] + bytes([version]) + whole[9:])
+
+    assert load(tmp_path).state == replayed(entries[:3])
+
+    assert journal_path(tmp_path).read_bytes() == whole
+    assert write(tmp_path, entries[3:]) == replayed(entries) == load(tmp_path).state
+
+
 def test_the_journal_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "JOURNAL_BYTES_MAX", 300)
     entries = accepted_entries([changes.CreateStream(f"stream-{n}") for n in range(50)])

@@ -67,3 +67,25 @@ def test_a_torn_tail_does_not_keep_a_full_disk_from_starting(tail_bytes: int) ->
     assert recovered.state == replayed(HISTORY[:1])
     assert f"cut a torn tail of {tail_bytes} bytes" in recovered.notes[0]
     assert "kept nowhere" in recovered.notes[0]
+
+
+def test_a_torn_tail_is_not_thrown_away_because_the_disk_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, log = made(0, 0, errno.ENOSPC)
+    assert append(log, 0) == 1
+    path = f"{ROOT}/{journal.FOLDER}/{journal.JOURNAL_FILE}"
+    disk.open(path).write(b"torn", disk.size(path))
+    size_bytes = disk.size(path)
+
+    def fails(*args: object, **settings: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(disk, "write_file", fails)
+    with pytest.raises(OSError, match="input/output error"):
+        journal.load(ROOT, disk=disk, entries_max=3)
+    assert disk.size(path) == size_bytes
+    monkeypatch.undo()
+
+    recovered = journal.load(ROOT, disk=disk, entries_max=3)
+    assert f"kept in {journal.CUT_FILE}" in recovered.notes[0]

@@ -211,21 +211,23 @@ def test_users_and_tokens_survive_a_restart(tmp_path: Path, entries_max: int) ->
     assert opened().state == state
 
 
-def test_a_snapshot_from_before_tokens_is_read(tmp_path: Path) -> None:
-    """Format 1: the same, without the fields that came with format 2."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_snapshot_of_an_older_format_is_read(tmp_path: Path, version: int) -> None:
+    """The same, without the fields that came with format 2 (tokens) and 3 (defaults of topics)."""
     state = after(ROOT, changes.CreateStream("s"), changes.CreateTopic("s", "t", 2))
     whole = encode_snapshot(state)
     fields = msgspec.msgpack.decode(whole[16:-8], strict=False)
-    for name in ("token_owners", "memberships"):
-        fields.pop(name, None)
-    for user in fields["users"].values():
-        user.pop("tokens", None)
-    old = whole[:8] + b"\1\0\0\0" + whole[12:16] + msgspec.msgpack.encode(fields)
+    del fields["streams"][0]["topics"][0]["defaults"]
+    if version == 1:
+        del fields["token_owners"], fields["memberships"]
+        for user in fields["users"].values():
+            del user["tokens"]
+    number = version.to_bytes(4, "little")
+    old = whole[:8] + number + whole[12:16] + msgspec.msgpack.encode(fields)
     folder = tmp_path / "metadata"
     folder.mkdir()
     (folder / "snapshot.bin").write_bytes(old + xxh3_64(old).to_bytes(8, "little"))
-    head = b"IGKJRNL\0" + (1).to_bytes(4, "little") + bytes(4)
-    (folder / "journal.wal").write_bytes(head)
+    (folder / "journal.wal").write_bytes(b"IGKJRNL\0" + number + bytes(4))
 
     recovered = load(str(tmp_path), disk=QuickDisk(), entries_max=100)
 
