@@ -15,7 +15,7 @@ def open_folder(place: PartitionPlace, options: PartitionOptions, disk: Disk) ->
     """
     try:
         decisions = settle_life(place, disk)
-        recovered = recover(disk, place.folder, rewrite=options.persisted)
+        recovered = recover(disk, place.folder)
     except OSError as error:
         if not may_pass(error):
             raise

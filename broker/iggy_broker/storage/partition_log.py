@@ -286,8 +286,8 @@ class PartitionLog:
         self._folders_dirty = self._taken[1] + self._folders_dirty
         sync_here(self, self._disk)
         if not self._marker_there and self.segments:
-            marker = clean_marker(self.segments).encode()
             try:
+                marker = clean_marker(self.segments).encode()
                 self._disk.write_file(f"{self.folder}/{layout.CLEAN_FILE}", marker, sync=False)
             except OSError as error:
                 why = f"{self.folder}: no clean-stop marker, the next start reads more: {error}"

@@ -39,8 +39,8 @@ class Recovered:
     waits: bool = False  # for room on the disk: nothing is opened or changed yet
 
 
-def recover(disk: Disk, folder: str, *, rewrite: bool) -> Recovered:
-    """Open `folder`. `rewrite`: send verified unsynced bytes to the disk once more before the sync.
+def recover(disk: Disk, folder: str) -> Recovered:
+    """Open `folder`; what is verified and was not known to be synced is sent to the disk once more.
 
     Raises StorageFailed if what was found cannot be synced or cut.
     """
@@ -57,7 +57,7 @@ def recover(disk: Disk, folder: str, *, rewrite: bool) -> Recovered:
             why = "the files are not as the clean stop left them, and are looked through"
             recovered.decisions.append(Decision(DecisionKind.MARKER_DISBELIEVED, folder, why=why))
     if firsts:
-        _after_crash(disk, folder, firsts, rewrite, recovered)
+        _after_crash(disk, folder, firsts, recovered)
     disk.remove(f"{folder}/{layout.CLEAN_FILE}")
     return recovered
 
@@ -82,7 +82,10 @@ def clean_marker(segments: list[Segment]) -> Clean:
                 segment.index_checksum or 0,  # not known: judged when it is first used
             )
         )
-    position, checksum = _tail_of(segments[-1]) if segments else (0, 0)
+    try:
+        position, checksum = _tail_of(segments[-1]) if segments else (0, 0)
+    except kernel.BrokenBatchError:
+        return Clean((), 0, 0)  # damaged; the next start will see
     return Clean(tuple(entries), position, checksum)
 
 
@@ -137,8 +140,11 @@ def _from_marker(disk: Disk, folder: str, firsts: list[int], marker: Clean) -> l
 
 
 def _tail_of(segment: Segment) -> tuple[int, int]:
-    """Position of the last batch and XXH3 of its header; zeros if there is none."""
-    if not segment.size_bytes:
+    """Position of the last batch and XXH3 of its header; zeros if there is none.
+
+    BrokenBatchError if the end of the log is damaged; with no entry it is from its beginning.
+    """
+    if not len(segment.index):
         return 0, 0
     position = segment.index.positions[-1]
     length = segment.size_bytes - position
@@ -150,7 +156,7 @@ def _tail_of(segment: Segment) -> tuple[int, int]:
 
 
 def _after_crash(
-    disk: Disk, folder: str, firsts: list[int], rewrite: bool, recovered: Recovered
+    disk: Disk, folder: str, firsts: list[int], recovered: Recovered
 ) -> None:
     noted = read_synced(disk, folder)
     synced = _believable(disk, folder, firsts, noted)
@@ -164,7 +170,7 @@ def _after_crash(
             why = f"offsets {expected} to {firsts[number] - 1} before it are missing"
             recovered.decisions += set_aside(disk, folder, firsts[number:], why=why)
             break
-        whole = _verify_segment(disk, folder, firsts[number], synced, rewrite, recovered)
+        whole = _verify_segment(disk, folder, firsts[number], synced, recovered)
         expected = recovered.segments[-1].next_offset
         if not whole:
             why = f"it stands behind a damaged batch at offset {expected}"
@@ -239,7 +245,7 @@ def disk_entries(segment: Segment) -> SparseIndex:
 
 
 def _verify_segment(
-    disk: Disk, folder: str, first: int, synced: Synced, rewrite: bool, recovered: Recovered
+    disk: Disk, folder: str, first: int, synced: Synced, recovered: Recovered
 ) -> bool:
     """Scan a segment from the synced position; cut it at the first bad batch. Is it whole?"""
     segment = Segment(disk, folder, first)
@@ -257,7 +263,9 @@ def _verify_segment(
         recovered.decisions.append(Decision(DecisionKind.INDEX_REBUILT, folder, first, why=why))
         start, expected, timestamp_us = 0, first, 0
         index = SparseIndex(segment.index_file)
-    found = scan_log(segment.file, start, size, expected, rewrite=rewrite)
+    # Written again: should a sync have failed, its pages count as written, and only look well. We
+    # are about to note that all of this is on the disk, also where nobody was promised that.
+    found = scan_log(segment.file, start, size, expected, rewrite=True)
     for offset, entry_timestamp_us, position in found.entries:
         index.add(offset, entry_timestamp_us, position)
     segment.index = index

@@ -205,3 +205,40 @@ def test_a_torn_tail_is_not_thrown_away_because_the_disk_fails(
     assert isinstance(after, SimulatedDisk)
     cut = [path for path in after.entries if "/cut/" in path and not after.is_folder(path)]
     assert torn in [after.read_file(path, bytes_max=1000) for path in cut]
+
+
+def killed_world() -> tuple[World, SimulatedDisk]:
+    """Three messages that are synced and noted, a kill and a start."""
+    world = simulated_world()
+    for _ in range(3):
+        world.append(1, 300)
+    world.partition.sync_now()
+    assert isinstance(world.disk, SimulatedDisk)
+    disk = world.disk.crash(power_cut=False)
+    return world, disk
+
+
+def test_a_clean_stop_without_reading_the_end_of_the_log_leaves_no_marker() -> None:
+    world, disk = killed_world()
+    world.restart(disk)
+    disk.failing_reads = 1
+
+    world.partition.close()
+
+    assert not disk.exists(f"{FOLDER}/clean")
+    assert "no clean-stop marker" in world.warnings[-1]
+    world.open()
+    assert world.everything() == world.stored
+
+
+def test_a_clean_stop_of_a_log_that_rotted_at_its_beginning_is_one() -> None:
+    world, disk = killed_world()
+    disk.entries[f"{FOLDER}/{0:020d}.log"].data[0:64] = bytes(64)
+    world.restart(disk)
+    assert world.everything() == []
+
+    world.partition.close()
+
+    world.open()
+    assert world.everything() == []
+    assert world.partition.next_offset == 3

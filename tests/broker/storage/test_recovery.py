@@ -378,8 +378,9 @@ def test_a_recovery_that_cannot_sync_stops_the_shard() -> None:
         world.restart(disk)
 
 
-def test_after_a_failed_sync_the_next_start_writes_unsynced_bytes_again() -> None:
-    world = simulated_world(persisted=True)
+@pytest.mark.parametrize("persisted", [True, False])
+def test_after_a_failed_sync_the_next_start_writes_unsynced_bytes_again(persisted: bool) -> None:
+    world = simulated_world(persisted=persisted)
     world.append(3)
     disk_of(world).failing_syncs = 1
     with pytest.raises(StorageFailed):
