@@ -381,12 +381,18 @@ def test_a_recovery_that_cannot_sync_stops_the_shard() -> None:
 @pytest.mark.parametrize("persisted", [True, False])
 def test_after_a_failed_sync_the_next_start_writes_unsynced_bytes_again(persisted: bool) -> None:
     world = simulated_world(persisted=persisted)
+    world.append(1)
+    world.partition.sync_now()
     world.append(3)
     disk_of(world).failing_syncs = 1
-    with pytest.raises(StorageFailed):
-        world.partition.sync_now()
+    work = world.partition.begin_sync(checkpoint=False)
+    assert work is not None
+    with pytest.raises(OSError, match="input/output error"):
+        work.run(world.disk)  # of the log: its pages are lost, and look written
     world.restart(killed(world))
-    assert world.partition.visible_next_offset == 3  # shown, so it must stay
+    assert world.partition.visible_next_offset == 4  # shown, so it must stay
+    world.append(2)
+    world.partition.sync_now()
 
     world.restart(disk_of(world).crash(power_cut=True))
 
