@@ -245,15 +245,19 @@ class Scenario:
         await self.wait(lambda: not self.auditor.handovers_count() or self.broker.is_down, waits)
         if not self.broker.is_down and self.auditor.handovers_count():
             raise ViolationError("a hand-over does not end, and nobody hinders it")
-        for worker in self.workers:
-            worker.client.disconnect()
-        await self.wait(lambda: not self.auditor.members_count() or self.broker.is_down, waits)
-        if not self.broker.is_down and self.auditor.members_count():
+        await self.wait(lambda: self._all_have_left() or self.broker.is_down, waits)
+        if not self.broker.is_down and not self._all_have_left():
             raise ViolationError("members of groups are left, and nobody is connected")
         await self.wait(lambda: self.auditor.shards_agree() or self.broker.is_down, waits)
         if self.broker.is_down:
             raise ViolationError(f"the broker ended by itself: {self._why()}")
         self.auditor.check_agreement()
+
+    def _all_have_left(self) -> bool:
+        """Send clients away, also those that were just coming in; is no membership left?"""
+        for worker in self.workers:
+            worker.client.disconnect()
+        return not self.auditor.members_count()
 
     async def _live(self) -> None:
         """Let clients work until enough is done, with small troubles on the way."""
