@@ -1,8 +1,9 @@
-"""The resources of IggyKube and what to do about them: schemas, checks, values, pure decisions.
+"""The resources of IggyKube and what to do about them: schemas, checks, values, decisions, passes.
 
 `documents` reads files, `validation` checks one document as the API server would, `resources`
-turns documents into frozen values, `decide` says what to create, alter or report. Nothing in here
-talks to a broker or a cluster.
+turns documents into frozen values, `decide` says what to create, alter or report: so far nothing
+talks to a broker or a cluster, and local mode uses it. `passes` and what is below it are the
+operator's: they reach brokers by `broker_admin` and a cluster by the interface in `cluster`.
 """
 
 from typing import Final

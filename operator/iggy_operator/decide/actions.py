@@ -56,9 +56,24 @@ class CreateGroup:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Remove a topic with its messages: only what was asked for in so many words."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStream:
+    """Remove a stream with everything in it: only what was asked for in so many words."""
+
+    name: str
+
+
 Action: TypeAlias = (
     CreateStream | CreateTopic | UpdateTopic | AddPartitions | RemovePartitions | CreateGroup
 )
+Removal: TypeAlias = DeleteTopic | DeleteStream
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,141 @@
+"""The brokers that objects refer to: who may use them, how to log in, a `BrokerAdmin` for each."""
+
+import asyncio
+import base64
+import binascii
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from iggy_operator.backoff import Chance
+from iggy_operator.blocked import Blocked
+from iggy_operator.broker_admin import BrokerAdmin, Connect, Login
+from iggy_operator.cache import Entry
+from iggy_operator.clock import Clock
+from iggy_operator.cluster import Cluster, NotFoundError, Object, Ref
+from iggy_operator.objects import generation_of, uid_of
+from iggy_operator.reasons import Reason
+from iggy_operator.resources import Broker
+
+CREDENTIALS_S: Final = 60.0
+"""A broker's Secret is read again after so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    uid: str
+    generation: int
+    admin: BrokerAdmin
+    read_at_s: float
+
+
+class BrokerPool:
+    """One `BrokerAdmin` for each IggyBroker object."""
+
+    def __init__(self, connect: Connect, clock: Clock, chance: Chance) -> None:
+        """Nothing is connected yet."""
+        self._connect = connect
+        self._clock = clock
+        self._chance = chance
+        self._known: dict[Ref, _Known] = {}
+        self._turn = asyncio.Lock()
+
+    async def admin(self, cluster: Cluster, broker: Entry) -> BrokerAdmin:
+        """The way to this broker. Raises Blocked if there is none, ClusterError."""
+        async with self._turn:
+            now_s = self._clock.monotonic_s()
+            known = self._known.get(broker.ref)
+            if known is not None and self._is_current(known, broker, now_s):
+                return known.admin
+            login = await _login(cluster, broker)
+            admin = known.admin if known is not None and known.admin.login == login else None
+            if admin is None:
+                if known is not None:
+                    await known.admin.close()
+                admin = BrokerAdmin(login, self._connect, self._clock, self._chance)
+            generation = generation_of(broker.value)
+            self._known[broker.ref] = _Known(uid_of(broker.value), generation, admin, now_s)
+            return admin
+
+    def _is_current(self, known: _Known, broker: Entry, now_s: float) -> bool:
+        if (known.uid, known.generation) != (uid_of(broker.value), generation_of(broker.value)):
+            return False
+        return now_s - known.read_at_s < CREDENTIALS_S
+
+    def distrust(self, ref: Ref) -> None:
+        """The credentials do not work: read the Secret before the next attempt."""
+        if (known := self._known.get(ref)) is not None:
+            self._known[ref] = replace(known, read_at_s=-math.inf)
+
+    async def keep_only(self, refs: Collection[Ref]) -> None:
+        """Close the connections to all other brokers."""
+        for ref in [ref for ref in self._known if ref not in refs]:
+            await self._known.pop(ref).admin.close()
+
+
+def check_allowed(broker: Entry, namespace: str) -> None:
+    """Whether objects of a namespace may use this broker. Raises Blocked."""
+    assert isinstance(broker.resource, Broker)
+    if not is_allowed(broker, namespace):
+        raise Blocked(
+            Reason.NOT_ALLOWED,
+            f"{broker.ref} does not allow namespace {namespace}: its owner can add it to "
+            "spec.allowedNamespaces",
+        )
+
+
+def is_allowed(broker: Entry, namespace: str) -> bool:
+    """Whether objects of a namespace may use this broker."""
+    if namespace == broker.ref.namespace:
+        return True
+    assert isinstance(broker.resource, Broker)
+    allowed = broker.resource.spec["allowedNamespaces"]
+    if allowed["from"] == "List":
+        return namespace in allowed.get("names", ())
+    return bool(allowed["from"] == "All")
+
+
+async def _login(cluster: Cluster, broker: Entry) -> Login:
+    assert isinstance(broker.resource, Broker)
+    spec = broker.resource.spec
+    if broker.resource.mode != "External":
+        raise Blocked(
+            Reason.UNSUPPORTED,
+            "this operator does not run brokers yet: run one and use mode External",
+        )
+    external = spec["external"]
+    if "caSecretName" in external:
+        raise Blocked(
+            Reason.UNSUPPORTED,
+            "the operator speaks no TLS yet: remove spec.external.caSecretName and use a "
+            "plain listener inside the cluster",
+        )
+    name = external["credentialsSecretName"]
+    secret = await read_secret(cluster, broker.ref.namespace, name)
+    username = secret_text(secret, "username")
+    return Login(external["tcp"], username, secret_text(secret, "password"))
+
+
+async def read_secret(cluster: Cluster, namespace: str, name: str) -> Object:
+    """A Secret by name. Raises Blocked if there is none, ClusterError."""
+    try:
+        return await cluster.get(Ref("Secret", namespace, name))
+    except NotFoundError:
+        raise Blocked(
+            Reason.SECRET_NOT_FOUND, f"there is no Secret {name} in namespace {namespace}: make it"
+        ) from None
+
+
+def secret_text(secret: Object, key: str) -> str:
+    """One value of a Secret as text. Raises Blocked, which never shows a value."""
+    name = secret["metadata"]["name"]
+    encoded = secret.get("data", {}).get(key)
+    if encoded is None:
+        raise Blocked(Reason.SECRET_INVALID, f"Secret {name} has no key {key}: add it")
+    try:
+        return base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise Blocked(
+            Reason.SECRET_INVALID, f"key {key} of Secret {name} is no text: write it anew"
+        ) from None

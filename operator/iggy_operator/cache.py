@@ -1,0 +1,134 @@
+"""Our objects as they were last seen, and who points at whom. Filled by watches and by the resync.
+
+Knows the newest state of each object only; what happened in between does not matter to anybody.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+from iggy_operator.cluster import Object, Ref
+from iggy_operator.documents import Document
+from iggy_operator.objects import age_order, ref_of
+from iggy_operator.resources import Broker, Stream, Topic, User, parse
+from iggy_operator.schema import schemas, with_defaults
+
+KINDS: Final = ("IggyBroker", "IggyStream", "IggyTopic")
+"""The kinds that have a pass, in the order in which they depend on each other."""
+
+Resource: TypeAlias = Broker | Stream | Topic | User
+Claim: TypeAlias = tuple[Hashable, ...]
+"""What an object stands for in a broker: two objects with the same claim are in conflict."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object: as the API gave it, and its spec as values."""
+
+    value: Object
+    resource: Resource
+    claim: Claim
+    points_at: Ref | None
+    """The object whose change matters to this one."""
+
+    @property
+    def ref(self) -> Ref:
+        """Which object."""
+        return ref_of(self.value)
+
+
+def entry_of(value: Object) -> Entry:
+    """An object as the API server keeps it: valid, maybe without defaults that are newer."""
+    kind = str(value["kind"])
+    full = with_defaults(dict(value), schemas()[kind].root)
+    parsed = parse([Document(full, {})])
+    found: tuple[Resource, ...] = (
+        *parsed.brokers,
+        *parsed.streams,
+        *parsed.topics,
+        *parsed.users,
+    )
+    resource = found[0]
+    match resource:
+        case Stream(broker=broker, stream_name=name):
+            points_at = Ref("IggyBroker", broker.namespace, broker.name)
+        case Topic(stream=stream, topic_name=name):
+            points_at = Ref("IggyStream", stream.namespace, stream.name)
+        case User(broker=broker, username=name):
+            points_at = Ref("IggyBroker", broker.namespace, broker.name)
+        case _:
+            return Entry(value, resource, (ref_of(value),), None)
+    return Entry(value, resource, (kind, points_at, name), points_at)
+
+
+class ObjectCache:
+    """All objects of our kinds."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self._entries: dict[Ref, Entry] = {}
+        self._claims: dict[Claim, set[Ref]] = defaultdict(set)
+        self._pointing: dict[Ref, set[Ref]] = defaultdict(set)
+
+    def get(self, ref: Ref) -> Entry | None:
+        """One object, None if there is none."""
+        return self._entries.get(ref)
+
+    def of_kind(self, kind: str) -> list[Entry]:
+        """All objects of a kind."""
+        return [entry for ref, entry in self._entries.items() if ref.kind == kind]
+
+    def put(self, value: Object) -> Entry:
+        """The object is now like this."""
+        entry = entry_of(value)
+        self.remove(entry.ref)
+        self._entries[entry.ref] = entry
+        self._claims[entry.claim].add(entry.ref)
+        if entry.points_at is not None:
+            self._pointing[entry.points_at].add(entry.ref)
+        return entry
+
+    def remove(self, ref: Ref) -> Entry | None:
+        """The object is gone; as it was."""
+        entry = self._entries.pop(ref, None)
+        if entry is None:
+            return None
+        _discard(self._claims, entry.claim, ref)
+        if entry.points_at is not None:
+            _discard(self._pointing, entry.points_at, ref)
+        return entry
+
+    def replace(self, kind: str, values: Iterable[Object]) -> list[Ref]:
+        """All objects of a kind are now these; what is new, changed or gone."""
+        found = {ref_of(value): value for value in values}
+        gone = [ref for ref in self._entries if ref.kind == kind and ref not in found]
+        changed = [ref for ref, value in found.items() if not self.is_known(value)]
+        for ref in gone:
+            self.remove(ref)
+        for ref in changed:
+            self.put(found[ref])
+        return gone + changed
+
+    def is_known(self, value: Object) -> bool:
+        """Whether exactly this state of the object is here."""
+        entry = self._entries.get(ref_of(value))
+        version = value["metadata"].get("resourceVersion")
+        return entry is not None and entry.value["metadata"].get("resourceVersion") == version
+
+    def claimants(self, entry: Entry) -> list[Entry]:
+        """All objects that stand for the same entity, the oldest first: it is the owner."""
+        found = [self._entries[ref] for ref in self._claims.get(entry.claim, ())]
+        return sorted(found, key=lambda item: age_order(item.value))
+
+    def pointing_at(self, ref: Ref) -> list[Ref]:
+        """The objects to which a change of this one matters."""
+        return sorted(self._pointing.get(ref, ()))
+
+
+def _discard(index: dict[K, set[Ref]], key: K, ref: Ref) -> None:
+    index[key].discard(ref)
+    if not index[key]:
+        del index[key]

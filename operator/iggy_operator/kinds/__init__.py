@@ -1,0 +1,1 @@
+"""One module for each kind: observe, decide (pure, in `decide`), act, report."""

@@ -1,0 +1,138 @@
+"""From the end of a pass to the object: conditions for what stands in the way, status, events."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from iggy_operator import status
+from iggy_operator.blocked import Blocked
+from iggy_operator.broker_admin import (
+    BrokerDeniedError,
+    BrokerDownError,
+    BrokerError,
+    BrokerRefusedError,
+)
+from iggy_operator.cache import Entry
+from iggy_operator.cluster import Event
+from iggy_operator.conditions import (
+    CREDENTIALS_READY,
+    PAUSED,
+    READY,
+    SYNCED,
+    Condition,
+    Truth,
+    condition,
+    found,
+)
+from iggy_operator.events import EventLimiter
+from iggy_operator.kinds.common import Note, Verdict, World, apply_status
+from iggy_operator.objects import status_of, uid_of
+from iggy_operator.reasons import Reason
+from iggy_operator.status import Report
+from iggy_wire.errors import ErrorCode
+
+DOWN_GRACE_S: Final = 60.0
+"""So long a broker may be away before Ready becomes Unknown: a restart is no news."""
+AGAIN_S_MIN: Final = 0.1
+"""A wait of next to nothing would only be a spin."""
+# What a pass that must not act may still show.
+_OBSERVED: Final = frozenset({"partitions", "messages", "sizeBytes", "topics", "effective"})
+_NAMES: Final = frozenset({ErrorCode.INVALID_STREAM_NAME, ErrorCode.INVALID_TOPIC_NAME})
+_CREDENTIALS: Final = frozenset(
+    {Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.UNAUTHORIZED}
+)
+_TOLD: Final = frozenset({READY, SYNCED, CREDENTIALS_READY})
+"""Conditions whose transitions become events."""
+_WAITING: Final = frozenset(
+    {Reason.PENDING, Reason.BROKER_NOT_FOUND, Reason.BROKER_NOT_READY, Reason.STREAM_NOT_FOUND}
+)
+_NEVER: Final = {"status": "Unknown", "reason": Reason.PENDING}
+
+
+class Reporter:
+    """Writes what passes found."""
+
+    def __init__(self, world: World) -> None:
+        """Nothing was told yet."""
+        self._world = world
+        self._limiter = EventLimiter()
+
+    async def report(self, entry: Entry, verdict: Verdict) -> bool:
+        """Status and events; whether Ready has changed. Raises ClusterError."""
+        old = status_of(entry.value).get("conditions", ())
+        clock = self._world.clock
+        wanted = status.wanted_status(entry.value, verdict.report, now_s=clock.now_s())
+        moved: list[Mapping[str, Any]] = []
+        if wanted is not None:
+            await apply_status(self._world, entry, wanted)
+            moved = status.transitions(old, wanted["conditions"])
+        for note in (*verdict.notes, *_transition_notes(old, moved)):
+            await self.tell(entry, note)
+        return any(item["type"] == READY for item in moved)
+
+    async def tell(self, entry: Entry, note: Note) -> None:
+        """One event, unless it was told not long ago. Raises ClusterError."""
+        uid, now_s = uid_of(entry.value), self._world.clock.monotonic_s()
+        if self._limiter.may_tell(uid, note.reason, now_s):
+            event = Event(entry.value, note.is_warning, note.reason, note.message)
+            await self._world.cluster.record(event)
+
+
+def _transition_notes(
+    old: Iterable[Mapping[str, Any]], moved: Iterable[Mapping[str, Any]]
+) -> list[Note]:
+    """Bad news, and good news that end bad ones. Waiting for another object is no news."""
+    before = {item["type"]: item for item in old}
+    notes = []
+    for item in moved:
+        is_bad = item["status"] != "True"
+        told = item if is_bad else before.get(item["type"], _NEVER)
+        is_news = told["status"] != "True" and told["reason"] not in _WAITING
+        if item["type"] in _TOLD and is_news:
+            notes.append(Note(item["reason"], item["message"], is_warning=is_bad))
+    return notes
+
+
+def stopped(entry: Entry, blocked: Blocked) -> Verdict:
+    """A pass that could not go on."""
+    rows: list[Condition] = []
+    if blocked.ready is not None:
+        rows.append(Condition(READY, blocked.ready, blocked.reason, blocked.message))
+    if entry.points_at is None and blocked.reason in _CREDENTIALS:
+        rows.append(condition(CREDENTIALS_READY, False, blocked.reason, blocked.message))
+    return Verdict(Report(tuple(rows)))
+
+
+def trouble(error: BrokerError) -> Blocked:
+    """What to say about a broker that is away or says no."""
+    if isinstance(error, BrokerDownError):
+        grace_s = DOWN_GRACE_S - error.down_for_s
+        ready: Truth | None = None if grace_s > 0 else "Unknown"
+        again_s = min(error.retry_in_s, grace_s) if grace_s > 0 else error.retry_in_s
+        return Blocked(
+            Reason.BROKER_UNREACHABLE,
+            f"the broker cannot be reached: {error}",
+            ready=ready,
+            again_s=max(AGAIN_S_MIN, again_s),
+        )
+    if isinstance(error, BrokerDeniedError):
+        text = f"{error}; credentialsSecretName of the IggyBroker must name a user that may do this"
+        return Blocked(Reason.UNAUTHORIZED, text, again_s=max(AGAIN_S_MIN, error.retry_in_s))
+    assert isinstance(error, BrokerRefusedError), "there are three"
+    reason = Reason.INVALID_NAME if error.code in _NAMES else Reason.UNSUPPORTED
+    return Blocked(reason, f"the broker refused: {error}")
+
+
+def acting(entry: Entry, verdict: Verdict) -> Verdict:
+    """The verdict of a pass that may act: a pause that is over is over."""
+    if found(status_of(entry.value).get("conditions", ()), PAUSED) is None:
+        return verdict
+    ended = condition(PAUSED, False, Reason.RECONCILING)
+    report = Report((*verdict.report.conditions, ended), verdict.report.fields)
+    return Verdict(report, verdict.notes, verdict.has_acted, verdict.again_s)
+
+
+def observing(verdict: Verdict) -> Verdict:
+    """The verdict of a pass that may not act: what was seen is shown, Ready stays as it was."""
+    text = "an annotation of this object says paused or unmanaged: nothing is changed anywhere"
+    fields = {name: item for name, item in verdict.report.fields.items() if name in _OBSERVED}
+    return Verdict(Report((condition(PAUSED, True, Reason.PAUSED, text),), fields))
