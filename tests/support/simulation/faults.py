@@ -49,7 +49,8 @@ class Troubles:
             if ends:
                 chance.choice(ends).cut()
         elif kind == "no space":
-            disk.capacity_bytes = disk.used_bytes() + chance.randint(0, 20_000)
+            room_bytes = chance.choice((0, chance.randint(0, 20_000)))
+            disk.capacity_bytes = disk.used_bytes() + room_bytes
             self._operator.call_later(chance.uniform(0.01, 0.06), _make_room, disk)
         elif kind == "slow disk":
             disk.slow_until_s = now_s + chance.uniform(0.01, 0.2)
