@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 from iggy_client import ClientError, LinkError, SessionLostError, calls
 from iggy_client.session import Call
-from iggy_operator.backoff import Chance, pause_s
+from iggy_operator.backoff import PAUSE_S_MIN, Chance, pause_s
 from iggy_operator.clock import Clock
 from iggy_operator.decide.actions import (
     Action,
@@ -34,14 +34,9 @@ LISTINGS_MAX: Final = 1_000
 """Streams whose topics are kept; beyond that those that are too old are dropped."""
 
 T = TypeVar("T")
-_DENIED: Final = frozenset(
-    {
-        ErrorCode.UNAUTHENTICATED,
-        ErrorCode.UNAUTHORIZED,
-        ErrorCode.INVALID_CREDENTIALS,
-        ErrorCode.USER_INACTIVE,
-    }
-)
+_DENIED: Final = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.UNAUTHORIZED})
+"""Of any request. Of a login, every refusal is one."""
+_NOT_LET_IN: Final = frozenset({ErrorCode.INVALID_CREDENTIALS, ErrorCode.USER_INACTIVE})
 
 
 class Connection(Protocol):
@@ -148,10 +143,25 @@ class BrokerAdmin:
         async with self._turn:
             await self._drop()
 
+    async def ask(self, call: Call[T]) -> T:
+        """Any command that leaves the listings as they are."""
+        async with self._turn:
+            return await self._call(call)
+
+    async def visit(self, username: str, password: str) -> Connection | None:
+        """A connection of its own as somebody else; None if that is not let in. To be closed."""
+        try:
+            return await self._connect(self.login.address, username, password)
+        except LinkError as error:
+            raise BrokerDownError(str(error), retry_in_s=PAUSE_S_MIN, down_for_s=0) from error
+        except ClientError as error:
+            if error.code in _NOT_LET_IN:
+                return None
+            raise BrokerRefusedError(error.code, str(error)) from error
+
     async def stats(self) -> Stats:
         """How the broker is doing."""
-        async with self._turn:
-            return await self._call(calls.get_stats())
+        return await self.ask(calls.get_stats())
 
     async def streams(self) -> Mapping[str, Stream]:
         """All streams by name, at most LISTING_S old. Not to be kept."""
@@ -251,7 +261,7 @@ class BrokerAdmin:
             await self._drop()
             raise self._failed(str(error), is_denied=False) from error
         except (ClientError, WireError) as error:
-            if error.code in _DENIED:
+            if error.code in _DENIED or self._connection is None:
                 raise self._failed(str(error), is_denied=True) from error
             self.forget()  # it knows something that the listings do not say
             raise BrokerRefusedError(error.code, str(error)) from error

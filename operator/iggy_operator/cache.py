@@ -14,7 +14,7 @@ from iggy_operator.objects import age_order, ref_of
 from iggy_operator.resources import Broker, Stream, Topic, User, parse
 from iggy_operator.schema import schemas, with_defaults
 
-KINDS: Final = ("IggyBroker", "IggyStream", "IggyTopic")
+KINDS: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggyUser")
 """The kinds that have a pass, in the order in which they depend on each other."""
 
 Resource: TypeAlias = Broker | Stream | Topic | User

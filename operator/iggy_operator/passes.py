@@ -18,7 +18,7 @@ from iggy_operator.cluster import (
     Ref,
     ThrottledError,
 )
-from iggy_operator.kinds import broker, stream, topic
+from iggy_operator.kinds import broker, stream, topic, user
 from iggy_operator.kinds.common import Release, Verdict, World, set_finalizer
 from iggy_operator.objects import has_finalizer, is_annotated, is_deleting, uid_of
 from iggy_operator.queue import After, Done, Failed, Outcome
@@ -41,6 +41,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "IggyBroker": broker,
     "IggyStream": stream,
     "IggyTopic": topic,
+    "IggyUser": user,
 }
 
 
@@ -143,6 +144,13 @@ class Passes:
         for pointing in self._world.cache.pointing_at(ref):
             self._add(pointing)
 
+    def _tell_users(self, entry: Entry) -> None:
+        """What was made has a number that grants may wait for."""
+        broker = self._broker_of(entry)
+        for pointing in self._world.cache.pointing_at(broker.ref) if broker else ():
+            if pointing.kind == "IggyUser":
+                self._add(pointing)
+
     async def _run(self, entry: Entry) -> Outcome:
         if is_deleting(entry.value):
             return await self._release(entry)
@@ -154,6 +162,8 @@ class Passes:
         has_moved = await self._reporter.report(entry, verdict)
         if verdict.has_acted or has_moved:
             self._tell(entry.ref)
+        if verdict.has_acted:
+            self._tell_users(entry)
         return outcome
 
     async def _reconciled(self, entry: Entry, *, may_act: bool) -> tuple[Outcome, Verdict]:
@@ -206,17 +216,17 @@ class Passes:
         return release
 
     def _blocked(self, entry: Entry, error: BrokerError) -> Blocked:
-        if isinstance(error, BrokerDeniedError):
-            self._distrust(entry)
+        found = self._broker_of(entry)
+        if isinstance(error, BrokerDeniedError) and found is not None:
+            self._world.brokers.distrust(found.ref)
         return trouble(error)
 
-    def _distrust(self, entry: Entry) -> None:
+    def _broker_of(self, entry: Entry) -> Entry | None:
         """The way from an object to its broker is short."""
         found: Entry | None = entry
         while found is not None and found.points_at is not None:
             found = self._world.cache.get(found.points_at)
-        if found is not None:
-            self._world.brokers.distrust(found.ref)
+        return found
 
 
 def _is_let_go(entry: Entry, *names: str) -> bool:

@@ -97,7 +97,7 @@ def stopped(entry: Entry, blocked: Blocked) -> Verdict:
     rows: list[Condition] = []
     if blocked.ready is not None:
         rows.append(Condition(READY, blocked.ready, blocked.reason, blocked.message))
-    if entry.points_at is None and blocked.reason in _CREDENTIALS:
+    if entry.ref.kind in ("IggyBroker", "IggyUser") and blocked.reason in _CREDENTIALS:
         rows.append(condition(CREDENTIALS_READY, False, blocked.reason, blocked.message))
     return Verdict(Report(tuple(rows)))
 

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+import fake_broker_users
+from fake_broker_users import Person
 from iggy_client import ClientError, LinkError
 from iggy_client.session import Call
 from iggy_wire import replies, requests
@@ -35,6 +37,8 @@ class FakeBroker:
         self.streams: dict[str, replies.Stream] = {}
         self.topics: dict[tuple[str, str], replies.TopicHeader] = {}
         self.groups: dict[tuple[str, str], list[str]] = {}
+        self.people: dict[str, Person] = {}
+        self.caller = USERNAME
         self.is_down = False
         self.password = PASSWORD
         self.attempts = 0
@@ -45,15 +49,20 @@ class FakeBroker:
         self.attempts += 1
         if self.is_down or address != ADDRESS:
             raise LinkError(f"cannot connect to {address}: connection refused")
-        if (username, password) != (USERNAME, self.password):
+        found = self.people.get(username)
+        right = self.password if username == USERNAME else found and found.password
+        if password != right:
             raise ClientError(ErrorCode.INVALID_CREDENTIALS, f"login of {username}")
-        return FakeConnection(self)
+        if found is not None and found.user.status != 1:
+            raise ClientError(ErrorCode.USER_INACTIVE, f"login of {username}")
+        return FakeConnection(self, username)
 
     def lose_everything(self) -> None:
         """As a broker on an empty volume."""
         self.streams.clear()
         self.topics.clear()
         self.groups.clear()
+        self.people.clear()
 
     def fill(self, stream: str, topic: str, *, messages: int) -> None:
         """That many messages in a topic."""
@@ -105,8 +114,9 @@ class FakeBroker:
 class FakeConnection:
     """One connection, as `AsyncClient`."""
 
-    def __init__(self, broker: FakeBroker) -> None:
+    def __init__(self, broker: FakeBroker, username: str) -> None:
         self._broker = broker
+        self._username = username
 
     async def call(self, call: Call[T]) -> T:
         await asyncio.sleep(0)
@@ -115,6 +125,7 @@ class FakeConnection:
             raise LinkError(f"the connection to {ADDRESS} was closed by the server")
         is_write = not name.startswith("Get")
         made = self._broker.faults.before(name, call.request, is_write=is_write)
+        self._broker.caller = self._username
         reply = self._broker.answer(call.request)
         self._broker.faults.after(made)
         return call.read(memoryview(b"" if reply is None else reply.encode()))
@@ -248,4 +259,5 @@ _HANDLERS: dict[type[Any], Callable[[FakeBroker, Any], Any]] = {
     requests.CreateConsumerGroup: _create_group,
     requests.GetConsumerGroups: _get_groups,
     requests.GetStats: _get_stats,
+    **fake_broker_users.HANDLERS,
 }

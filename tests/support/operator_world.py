@@ -11,7 +11,7 @@ from fake_broker import ADDRESS, PASSWORD, USERNAME, FakeBroker
 from fake_cluster import FakeCluster
 from iggy_operator.broker_admin import Connect
 from iggy_operator.brokers import BrokerPool
-from iggy_operator.cache import ObjectCache
+from iggy_operator.cache import KINDS, ObjectCache
 from iggy_operator.cluster import Object, Ref
 from iggy_operator.conditions import found
 from iggy_operator.kinds.common import World
@@ -68,7 +68,7 @@ class OperatorWorld:
         self.queue.check(ref, self.clock.monotonic_s())
 
     def _watched(self, ref: Ref, value: Object | None) -> None:
-        if ref.kind in ("IggyBroker", "IggyStream", "IggyTopic"):
+        if ref.kind in KINDS:
             self.passes.changed(ref, value)
 
     async def settle(self) -> None:
@@ -127,6 +127,16 @@ class OperatorWorld:
         value = document("IggyTopic", {"streamRef": {"name": "shop"}} | spec, name=name)
         self.cluster.put(value, namespace=namespace)
         return Ref("IggyTopic", namespace, name)
+
+    def give_user(self, name: str = "fraud", *, namespace: str = NAMESPACE, **spec: Any) -> Ref:
+        value = document("IggyUser", {"brokerRef": {"name": "main"}} | spec, name=name)
+        self.cluster.put(value, namespace=namespace)
+        return Ref("IggyUser", namespace, name)
+
+    def secret(self, name: str, key: str, *, namespace: str = NAMESPACE) -> str:
+        """A value of a Secret."""
+        value = self.cluster.objects[Ref("Secret", namespace, name)]
+        return base64.b64decode(value["data"][key]).decode()
 
     def status(self, ref: Ref) -> Mapping[str, Any]:
         status: Mapping[str, Any] = self.cluster.objects[ref]["status"]

@@ -1,8 +1,9 @@
 """What all passes share: their world, their result, the way to a broker, the finalizer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from secrets import token_urlsafe
+from typing import Any, Final
 
 from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import BrokerAdmin
@@ -23,6 +24,8 @@ from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker, DeletionPolicy, Key
 from iggy_operator.status import Report, wanted_status
 
+_PASSWORD_BYTES: Final = 24
+
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -32,6 +35,8 @@ class World:
     cache: ObjectCache
     brokers: BrokerPool
     clock: Clock
+    new_password: Callable[[], str] = lambda: token_urlsafe(_PASSWORD_BYTES)
+    """32 characters that need no quoting in a URL."""
 
 
 @dataclass(frozen=True, slots=True)
