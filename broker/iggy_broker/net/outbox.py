@@ -262,9 +262,12 @@ class Outbox:
         part = self._waiting[0]
         chunk: bytes | memoryview
         if isinstance(part, HeldRange):
-            chunk = os.pread(part.descriptor, min(part.size_bytes, CHUNK_BYTES), part.position)
-            if not chunk:
-                self.give_up()  # the log file ends before the range that was to be sent
+            try:
+                chunk = os.pread(part.descriptor, min(part.size_bytes, CHUNK_BYTES), part.position)
+            except OSError:
+                chunk = b""
+            if not chunk:  # the disk cannot read it, or the log file ends before the range does
+                self.give_up()
                 return chunk
             part.advance(len(chunk))
             left = part.size_bytes
@@ -282,6 +285,5 @@ class Outbox:
         if isinstance(part, HeldRange):
             part.close()
         elif self._unsent is not None:
-            self._unsent.changed(
-                self, -memoryview(part.obj).nbytes
-            )  # a slice keeps all of its bytes
+            # A slice keeps all of its bytes.
+            self._unsent.changed(self, -memoryview(part.obj).nbytes)

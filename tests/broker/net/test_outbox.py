@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -196,6 +197,30 @@ def test_a_reader_that_takes_nothing_is_told_from_a_slow_one(
         assert not out.is_stalled()
         assert not out.is_stalled()
         await closed(protocol, reader)
+
+    run(work())
+
+
+def test_a_disk_that_cannot_read_on_ends_the_connection_and_nothing_else(
+    run: Callable[[Awaitable[None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        protocol, reader = await connected()
+        out = protocol.out
+        assert out is not None
+        part, _ = file_range(tmp_path, 8_000_000)
+
+        def fails(*args: object) -> bytes:
+            raise OSError(errno.EIO, "input/output error")
+
+        monkeypatch.setattr(os, "pread", fails)
+        out.send_parts([part])
+        monkeypatch.undo()
+
+        async with asyncio.timeout(10):
+            await protocol.lost.wait()
+        assert out.queued_bytes == 0
+        reader.close()
 
     run(work())
 
