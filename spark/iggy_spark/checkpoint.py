@@ -1,7 +1,7 @@
 """The sink job's folder: who holds it, what it was started with, and how far Spark has come.
 
 <checkpoint>/lock                   held by the running job
-<checkpoint>/driver             see `driver_mark`
+<checkpoint>/driver                 see `driver_mark`
 <checkpoint>/sink.json              what the sink was declared as
 <checkpoint>/logs/                  Spark's own logs
 <checkpoint>/<incarnation>/state/   where the first batch began

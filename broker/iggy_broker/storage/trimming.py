@@ -69,10 +69,6 @@ class Trimming:
             self._note()
         return [segment.first_offset for segment in dropped]
 
-    def forget(self) -> None:
-        """After a purge, which removes the note."""
-        self._target_offset = self._noted_offset = 0
-
     def _note(self) -> None:
         """Write the target down, for a restart. A disk that refuses is warned about, once."""
         self._noted_offset = self._target_offset

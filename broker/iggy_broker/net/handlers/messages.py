@@ -106,13 +106,15 @@ def poll(
         return [poll_head(header, commit, (named, 0, 0), 0)]
     assert target is not None and partition is not None, "polls are served by the owner"
     strategy, count, auto_commit = tail
-    limits = [services.poll_bytes_max, bytes_max or services.poll_bytes_max]
+    limit = services.poll_bytes_max
+    if bytes_max is not None:
+        limit = min(limit, bytes_max)
     if auto_commit and partition.offsets_persisted:
-        limits.append(WAITING_BYTES_MAX)
+        limit = min(limit, WAITING_BYTES_MAX)
     polled = partition.poll(
         strategy,
         count,
-        bytes_max=min(limits),
+        bytes_max=limit,
         consumer=read.key,
         auto_commit=auto_commit,
     )
