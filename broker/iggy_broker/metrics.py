@@ -41,7 +41,10 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "unread_replies_bytes": ("gauge", "Memory of replies that clients have not taken yet."),
     "link_queued_bytes": ("gauge", "Bytes for other shards that wait to go out."),
     "link_in_flight_bytes": ("gauge", "What other shards were asked and have not answered."),
-    "buffers_in_use_bytes": ("gauge", "Memory of half-received frames."),
+    "buffers_in_use_bytes": (
+        "gauge",
+        "Memory of half-received frames, and of what waits behind busy connections.",
+    ),
     "buffers_kept_bytes": ("gauge", "Returned memory of frames, kept for the next ones."),
     "index_cache_bytes": ("gauge", "Memory of the indexes of sealed segments."),
     "unsynced_messages": ("gauge", "Acknowledged messages that a power cut could take."),

@@ -26,7 +26,7 @@ _TOTALS: Final = {
     "streams": "Streams.",
     "topics": "Topics.",
     "partitions": "Partitions.",
-    "partitions_fenced": "Partitions that are not served, because files of their log are missing.",
+    "partitions_fenced": "Partitions that are not served: files are missing, or room on the disk.",
     "consumer_groups": "Consumer groups.",
     "consumer_group_members": "Members of all consumer groups.",
     "messages": "Stored messages.",
