@@ -14,7 +14,7 @@ import hmac
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from iggy_broker.errors import Deny
 from iggy_broker.metadata import credentials
@@ -61,7 +61,7 @@ class Passwords:
         verified = self._being_verified.get(mark)
         if verified is None:
             self._check_queue()
-            verified = asyncio.ensure_future(self._run(credentials.verify, stored, password))
+            verified = self._run(credentials.verify, stored, password)
             self._being_verified[mark] = verified
             verified.add_done_callback(lambda _: self._being_verified.pop(mark))
         good = await asyncio.shield(verified)
@@ -91,13 +91,15 @@ class Passwords:
             detail = f"{WAITING_MAX} passwords wait to be hashed; try again"
             raise Deny(ErrorCode.TRANSIENT_NOT_ACCEPTED, detail)
 
-    async def _run(self, work: Callable[..., T], *arguments: str) -> T:
+    def _run(self, work: Callable[..., T], *arguments: str) -> asyncio.Future[T]:
+        """Queue it now: whoever comes in the same turn of the loop finds it counted."""
+        running = asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
         self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._executor, work, *arguments)
-        finally:
-            self._waiting -= 1
+        running.add_done_callback(self._on_done)
+        return running
+
+    def _on_done(self, running: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
 
     def _mark(self, stored: str, password: str) -> bytes:
         # A changed password has another stored hash (and salt), so its old mark never matches.

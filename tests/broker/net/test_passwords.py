@@ -71,6 +71,22 @@ def test_a_full_queue_is_no_wrong_password(
             log_in(passwords, [(user, "another")])
 
 
+def test_the_queue_is_as_long_as_it_may_be_also_when_all_come_at_once(
+    passwords: Passwords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iggy_broker.net.passwords.WAITING_MAX", 3)
+
+    async def together() -> list[bool | BaseException]:
+        tries = [passwords.logs_in(USER, f"wrong {number}") for number in range(10)]
+        return await asyncio.gather(*tries, return_exceptions=True)
+
+    answers = asyncio.run(together())
+
+    assert answers[:3] == [False] * 3
+    assert all(isinstance(answer, Deny) for answer in answers[3:])
+    assert passwords.waiting == 0
+
+
 def test_who_leaves_takes_nothing_from_the_others(passwords: Passwords) -> None:
     async def together() -> bool:
         first = asyncio.ensure_future(passwords.logs_in(USER, "right"))
