@@ -322,7 +322,7 @@ class Connection(Intake):
         body = frame[HEADER_BYTES:]
         refused = self.session.refuse(header, body)
         if refused is not None:
-            self._edge.count_refusal(refused)
+            self._edge.count_refusal(self, refused)
             self._answer(refused)
         elif header.operation == Operation.SEND_MESSAGES:
             return self._send(frame, header.client, header.request)

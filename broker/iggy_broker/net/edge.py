@@ -262,12 +262,13 @@ class Edge:
             extra=event("connection_closed", client=connection.session.client_number),
         )
 
-    def count_refusal(self, frame: bytes) -> None:
+    def count_refusal(self, connection: Connection, frame: bytes) -> None:
         """Count a reply that is a refusal or an eviction."""
         counters = self.services.counters
         if frame_kind(frame) == FrameKind.EVICTION:
             reason = EvictionReason(frame[HEADER_BYTES - 1])
             counters.evicted(reason)
-            logger.info("! a client was evicted: %s", reason.name.lower(), extra=event("evicted"))
+            told = event("evicted", client=connection.session.client_number)
+            logger.info("! a client was evicted: %s", reason.name.lower(), extra=told)
         else:
             counters.refused(ErrorCode(ReplyHeader.decode(frame).status))
