@@ -155,9 +155,7 @@ def _tail_of(segment: Segment) -> tuple[int, int]:
     return position, kernel.xxh3_64(region[: HEADER.size])
 
 
-def _after_crash(
-    disk: Disk, folder: str, firsts: list[int], recovered: Recovered
-) -> None:
+def _after_crash(disk: Disk, folder: str, firsts: list[int], recovered: Recovered) -> None:
     noted = read_synced(disk, folder)
     synced = _believable(disk, folder, firsts, noted)
     start = firsts.index(synced.first_offset)
