@@ -136,8 +136,10 @@ class Edge:
 
     def _close_stranger(self) -> bool:
         """Make room for a new connection; False if nobody has stayed outside for too long."""
-        oldest, since_s = next(iter(self._strangers.items()), (None, 0.0))
-        if oldest is None or not oldest.idle or self.loop.time() < since_s + STRANGER_S:
+        until_s = self.loop.time() - STRANGER_S
+        old = itertools.takewhile(lambda one: one[1] <= until_s, self._strangers.items())
+        oldest = next((one for one, _ in old if one.idle), None)
+        if oldest is None:
             return False
         del self._strangers[oldest]
         logger.info(

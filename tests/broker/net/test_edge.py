@@ -12,7 +12,7 @@ import pytest
 
 from iggy_broker.metadata import credentials, user_changes
 from iggy_broker.net.clients import TakeOver
-from iggy_broker.net.connection import Connection
+from iggy_broker.net.connection import BUSY, Connection
 from iggy_broker.net.edge import Edge
 from iggy_broker.net.handover import Doors
 from iggy_broker.net.intake import Landing
@@ -85,6 +85,27 @@ def test_who_does_not_log_in_makes_room_for_others(
         fourth, fifth, sixth = [await arrived(edge, stranger(number)) for number in (9, 10, 11)]
         await asyncio.sleep(0)
         assert list(edge.connections) == [fourth, fifth, sixth]
+
+    with_edge(tmp_path, work)
+
+
+def test_a_stranger_who_is_being_served_keeps_nobody_else_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        edge.connections_max = 2
+        busy, idle = [await arrived(edge, stranger(number)) for number in (5, 6)]
+        busy._blocked |= BUSY
+        monkeypatch.setattr("iggy_broker.net.edge.STRANGER_S", 0.0)
+
+        new = await arrived(edge, stranger(7))
+        await asyncio.sleep(0)
+
+        assert list(edge.connections) == [busy, new]
+        assert not idle.is_connected
+        new._blocked |= BUSY
+        refused = await arrived(edge, stranger(8))
+        assert not refused.is_connected
 
     with_edge(tmp_path, work)
 
