@@ -101,16 +101,14 @@ class ObjectCache:
             _discard(self._pointing, entry.points_at, ref)
         return entry
 
-    def replace(self, kind: str, values: Iterable[Object]) -> list[Ref]:
-        """All objects of a kind are now these; what is new, changed or gone."""
+    def differing(self, kind: str, values: Iterable[Object]) -> list[Ref]:
+        """Objects of a kind that a list shows in another state, that are new in it, or gone.
+
+        A list is old news by the time it is here: what it shows is not put into the cache.
+        """
         found = {ref_of(value): value for value in values}
         gone = [ref for ref in self._entries if ref.kind == kind and ref not in found]
-        changed = [ref for ref, value in found.items() if not self.is_known(value)]
-        for ref in gone:
-            self.remove(ref)
-        for ref in changed:
-            self.put(found[ref])
-        return gone + changed
+        return gone + [ref for ref, value in found.items() if not self.is_known(value)]
 
     def is_known(self, value: Object) -> bool:
         """Whether exactly this state of the object is here."""

@@ -19,17 +19,13 @@ from iggy_operator.cluster import (
     ThrottledError,
 )
 from iggy_operator.kinds import broker, stream, topic, user
-from iggy_operator.kinds.common import Release, Verdict, World, set_finalizer
+from iggy_operator.kinds.common import TAKEN, Release, Verdict, World, set_finalizer
 from iggy_operator.objects import has_finalizer, is_annotated, is_deleting, uid_of
 from iggy_operator.queue import After, Done, Failed, Outcome
 from iggy_operator.reasons import Reason
 from iggy_operator.reporting import Reporter, acting, observing, stopped, trouble
-from iggy_wire.errors import ErrorCode
 
 _LOG: Final = logging.getLogger(__name__)
-_TAKEN: Final = frozenset(
-    {ErrorCode.STREAM_NAME_ALREADY_EXISTS, ErrorCode.TOPIC_NAME_ALREADY_EXISTS}
-)
 
 
 class _Kind(Protocol):
@@ -62,19 +58,29 @@ class Passes:
         """A watch has told of an object.
 
         Events come late, twice and in any order, so the pass reads what is true now. A `value`
-        that is known already, such as our own last write, spares that.
+        that is known already, such as our own last write, spares that. Of a deletion: None.
         """
         if value is None or not self._world.cache.is_known(value):
             self._stale.add(ref)
             self._add(ref)
 
+    async def load(self) -> None:
+        """List all objects, before any pass and any watch: nobody is judged before its siblings
+        are known. Raises ClusterError.
+        """
+        for kind in KINDS:
+            for value in await self._world.cluster.list(kind):
+                self._add(self._world.cache.put(value).ref)
+
     async def resync(self) -> None:
-        """List all objects and have a look at each. Raises ClusterError."""
+        """Have a look at each object; read those anew that a list shows to be different.
+
+        Raises ClusterError.
+        """
         cache = self._world.cache
         for kind in KINDS:
-            for ref in cache.replace(kind, await self._world.cluster.list(kind)):
-                self._add(ref)
-                self._tell(ref)
+            for ref in cache.differing(kind, await self._world.cluster.list(kind)):
+                self.changed(ref)
         for kind in KINDS:
             for entry in cache.of_kind(kind):
                 self._check(entry.ref)
@@ -172,7 +178,7 @@ class Passes:
         except Blocked as error:
             blocked = error
         except BrokerError as error:
-            if isinstance(error, BrokerRefusedError) and error.code in _TAKEN:
+            if isinstance(error, BrokerRefusedError) and error.code in TAKEN:
                 return Failed(), Verdict()  # somebody was faster: see what is there now
             blocked = self._blocked(entry, error)
         else:

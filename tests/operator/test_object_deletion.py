@@ -10,7 +10,7 @@ from iggy_operator.decide.deletion import (
 )
 from iggy_operator.objects import FINALIZER
 from operator_world import OperatorWorld, run_in
-from planted_faults import Made
+from planted_faults import Killed, Made
 
 BROKER = Ref("IggyBroker", "shop", "main")
 OURS = Doomed("orders", "1-1", 0)
@@ -288,6 +288,7 @@ def test_an_object_that_lost_its_topic_to_an_older_one_deletes_nothing() -> None
         await world.go(65)
 
         assert topic not in world.cluster.objects
+        assert world.faults.verbs("DeleteTopic") == []
         assert ("shop", "orders") in world.broker.topics
 
     run_in(scenario)
@@ -305,5 +306,31 @@ def test_a_topic_whose_stream_object_is_gone_goes_and_says_what_stays() -> None:
         assert topic not in world.cluster.objects
         assert ("shop", "orders") in world.broker.topics
         assert [event.reason for event in world.cluster.events][-1] == "Retained"
+
+    run_in(scenario)
+
+
+def test_an_object_deleted_while_the_operator_was_dead_takes_its_topic_along() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        world.give_broker()
+        world.give_stream()
+        await world.resync()
+        topic = world.give_topic(deletionPolicy="Delete", adoptionPolicy="FailIfExists")
+
+        def end_after_creation(call: Made) -> None:
+            if call.verb == "CreateTopic":
+                raise Killed(call)
+
+        world.faults.lose = end_after_creation
+        with pytest.raises(Killed):
+            await world.settle()
+        world.faults.lose = lambda call: None
+        assert ("shop", "orders") in world.broker.topics
+        world.cluster.remove(topic)
+        world.start()
+        await world.go(65)
+
+        assert topic not in world.cluster.objects
+        assert world.broker.topics == {}
 
     run_in(scenario)

@@ -56,6 +56,8 @@ def test_all_orders_of_the_first_events_end_in_the_same_state(order: tuple[int, 
 
         assert world.broker.topics["shop", "orders"].partitions_count == 3
         assert world.says(TOPIC) == ("True", "Synced")
+        assert world.says(TOPIC, "Synced") == ("True", "Synced")
+        assert world.status(TOPIC)["observedGeneration"] == 2
         assert world.status(TOPIC)["partitions"] == 3
         assert "recreations" not in world.status(TOPIC)
 

@@ -59,6 +59,7 @@ class OperatorWorld:
         self.world = World(self.cluster, cache, self.pool, self.clock)
         self.queue = WorkQueue(lambda: 0.5)
         self._next_resync_s = self.clock.seconds
+        self._is_loaded = False
         self.passes = Passes(self.world, add=self._add, check=self._check)
 
     def _add(self, ref: Ref) -> None:
@@ -86,9 +87,15 @@ class OperatorWorld:
 
     async def resync(self) -> None:
         """What happens each minute, and at the start."""
-        self._next_resync_s = self.clock.seconds + RESYNC_S
-        await self.passes.resync()
+        await self._look()
         await self.settle()
+
+    async def _look(self) -> None:
+        self._next_resync_s = self.clock.seconds + RESYNC_S
+        if not self._is_loaded:
+            await self.passes.load()
+            self._is_loaded = True
+        await self.passes.resync()
 
     async def go(self, seconds: float) -> None:
         """Let time pass, with every retry and resync in it."""
@@ -97,8 +104,7 @@ class OperatorWorld:
             due_s = min(self.queue.next_due_s() or end_s, self._next_resync_s, end_s)
             self.clock.seconds = max(self.clock.seconds, due_s)
             if self.clock.seconds >= self._next_resync_s:
-                self._next_resync_s = self.clock.seconds + RESYNC_S
-                await self.passes.resync()
+                await self._look()
             await self.settle()
             if self.clock.seconds >= end_s:
                 return

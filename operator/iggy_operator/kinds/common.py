@@ -6,14 +6,16 @@ from secrets import token_urlsafe
 from typing import Any, Final
 
 from iggy_operator.blocked import Blocked
-from iggy_operator.broker_admin import BrokerAdmin
+from iggy_operator.broker_admin import BrokerAdmin, BrokerRefusedError
 from iggy_operator.brokers import BrokerPool, check_allowed, is_allowed
 from iggy_operator.cache import Entry, ObjectCache
 from iggy_operator.clock import Clock
-from iggy_operator.cluster import Cluster, DeniedError, NotFoundError, Object, Ref
+from iggy_operator.cluster import Cluster, ConflictError, DeniedError, NotFoundError, Object, Ref
+from iggy_operator.decide.actions import Decision
 from iggy_operator.decide.deletion import Deletion, Doomed
 from iggy_operator.objects import (
     FINALIZER,
+    generation_of,
     has_finalizer,
     is_annotated,
     is_deleting,
@@ -21,10 +23,15 @@ from iggy_operator.objects import (
     uid_of,
 )
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Broker, DeletionPolicy, Key
+from iggy_operator.resources import Broker, DeletionPolicy, Key, Stream, Topic
 from iggy_operator.status import Report, wanted_status
+from iggy_wire.errors import ErrorCode
 
 _PASSWORD_BYTES: Final = 24
+TAKEN: Final = frozenset(
+    {ErrorCode.STREAM_NAME_ALREADY_EXISTS, ErrorCode.TOPIC_NAME_ALREADY_EXISTS}
+)
+"""Somebody else was faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +164,39 @@ def has_begun(entry: Entry) -> bool:
     return status.get("incarnation") is None and ("streamName" in status or "topicName" in status)
 
 
-async def begin(world: World, entry: Entry, fields: Mapping[str, Any]) -> None:
+async def act(
+    world: World, entry: Entry, admin: BrokerAdmin, stream: str, decision: Decision
+) -> None:
+    """Carry a decision out for a stream or topic. Raises BrokerError, ClusterError."""
+    resource = entry.resource
+    assert isinstance(resource, Stream | Topic)
+    # The finalizer before the entity: after a crash in between, deleting still finds it.
+    await hold(world, entry, resource.deletion_policy)
+    is_stream = isinstance(resource, Stream)
+    mark = {"streamName": stream} if is_stream else {"topicName": entry.claim[-1]}
+    is_marked = bool(decision.actions) and resource.adoption_policy == "FailIfExists"
+    if is_marked:
+        entry = await begin(world, entry, mark)
+    try:
+        for action in decision.actions:
+            await admin.act(stream, action)
+    except BrokerRefusedError as error:
+        if is_marked and error.code in TAKEN:  # it is somebody else's
+            await begin(world, entry, dict.fromkeys(mark))
+        raise
+
+
+async def check_current(world: World, entry: Entry) -> None:
+    """Before what cannot be undone: the object is still as it was read. Raises ClusterError."""
+    value = await world.cluster.get(entry.ref)
+    if (uid_of(value), generation_of(value)) != (uid_of(entry.value), generation_of(entry.value)):
+        raise ConflictError(f"{entry.ref} has changed meanwhile")
+
+
+async def begin(world: World, entry: Entry, fields: Mapping[str, Any]) -> Entry:
     """Before something is made that must not be adopted: after a crash we know it for ours."""
     status = wanted_status(entry.value, Report((), fields), now_s=world.clock.now_s())
-    if status is not None:
-        await apply_status(world, entry, status)
+    return entry if status is None else await apply_status(world, entry, status)
 
 
 async def apply_status(world: World, entry: Entry, status: Mapping[str, Any]) -> Entry:

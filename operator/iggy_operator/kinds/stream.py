@@ -1,7 +1,6 @@
 """IggyStream: a stream that exists, is the one first seen, and is shown in the status."""
 
 from iggy_operator.blocked import Blocked
-from iggy_operator.broker_admin import BrokerAdmin
 from iggy_operator.cache import Entry
 from iggy_operator.conditions import READY, SYNCED, condition
 from iggy_operator.decide.actions import Decision
@@ -32,7 +31,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
         known = seen.incarnation
     decision = decide_stream(stream, seen, known=known)
     if may_act and decision.is_ready:
-        await _act(world, entry, admin, decision)
+        await common.act(world, entry, admin, stream.stream_name, decision)
         found = (await admin.streams()).get(stream.stream_name)
     return _verdict(stream, decision, found)
 
@@ -66,17 +65,6 @@ def _goes(world: World, entry: Entry, topic: str) -> bool:
         if isinstance(resource, Topic) and resource.topic_name == topic:
             return resource.deletion_policy == "Delete" and is_deleting(item.value)
     return False
-
-
-async def _act(world: World, entry: Entry, admin: BrokerAdmin, decision: Decision) -> None:
-    stream = entry.resource
-    assert isinstance(stream, Stream)
-    # The finalizer before the stream: after a crash in between, deleting still finds it.
-    await common.hold(world, entry, stream.deletion_policy)
-    if decision.actions and stream.adoption_policy == "FailIfExists":
-        await common.begin(world, entry, {"streamName": stream.stream_name})
-    for action in decision.actions:
-        await admin.act(stream.stream_name, action)
 
 
 def _verdict(stream: Stream, decision: Decision, found: replies.Stream | None) -> Verdict:

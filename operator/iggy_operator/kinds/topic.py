@@ -16,7 +16,7 @@ from iggy_operator.conditions import (
     condition,
     found,
 )
-from iggy_operator.decide.actions import Decision, UpdateTopic
+from iggy_operator.decide.actions import Decision, RemovePartitions, UpdateTopic
 from iggy_operator.decide.deletion import Doomed, decide_topic_deletion
 from iggy_operator.decide.topics import ObservedTopic, decide_topic
 from iggy_operator.kinds import common
@@ -49,13 +49,15 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     common.check_owner(world, entry, broker)
     admin = await world.brokers.admin(world.cluster, broker)
     known = status_of(entry.value).get("incarnation")
-    header = await _find(admin, stream, topic, known=known)
+    header = await _find(admin, parent, topic, known=known)
     seen = await _observed(admin, stream, topic, header)
     if known is None and seen is not None and common.has_begun(entry):
         known = seen.incarnation
     decision = decide_topic(topic, seen, known=known)
+    if any(isinstance(action, RemovePartitions) for action in decision.actions):
+        decision = await _decided_anew(world, entry, admin, stream, known=known)
     if may_act and decision.is_ready:
-        await _act(world, entry, admin, stream, decision)
+        await common.act(world, entry, admin, stream.stream_name, decision)
         header = (await admin.topics(stream.stream_name)).get(topic.topic_name)
     return _verdict(entry, stream, decision, header)
 
@@ -103,19 +105,33 @@ def _stream_of(
 
 
 async def _find(
-    admin: BrokerAdmin, stream: Stream, topic: Topic, *, known: str | None
+    admin: BrokerAdmin, parent: Entry, topic: Topic, *, known: str | None
 ) -> TopicHeader | None:
     """The topic in the broker. Raises Blocked if there is no stream to find it in."""
-    if stream.stream_name not in await admin.streams():
+    stream = parent.resource
+    assert isinstance(stream, Stream)
+    is_made = "incarnation" in status_of(parent.value)  # or adopted: else it may be theirs
+    if not is_made or stream.stream_name not in await admin.streams():
         raise Blocked(
             Reason.STREAM_NOT_FOUND,
-            f"stream {stream.stream_name} is not in the broker: see the conditions of its "
+            f"stream {stream.stream_name} is not ready in the broker: see the conditions of its "
             f"IggyStream {stream.key.name}",
         )
     header = (await admin.topics(stream.stream_name)).get(topic.topic_name)
     if header is None and known is not None:  # a loss is not told on hearsay
         header = await admin.topic_now(stream.stream_name, topic.topic_name)
     return header
+
+
+async def _decided_anew(
+    world: World, entry: Entry, admin: BrokerAdmin, stream: Stream, *, known: str | None
+) -> Decision:
+    """Partitions take their messages along: decide on what is true at this moment."""
+    topic = entry.resource
+    assert isinstance(topic, Topic)
+    await common.check_current(world, entry)
+    header = await admin.topic_now(stream.stream_name, topic.topic_name)
+    return decide_topic(topic, await _observed(admin, stream, topic, header), known=known)
 
 
 async def _observed(
@@ -147,19 +163,6 @@ def options_of(header: TopicHeader) -> dict[str, OptionValue]:
         "message_expiry": header.message_expiry_us,
         "max_topic_size": header.max_topic_size_bytes,
     }
-
-
-async def _act(
-    world: World, entry: Entry, admin: BrokerAdmin, stream: Stream, decision: Decision
-) -> None:
-    topic = entry.resource
-    assert isinstance(topic, Topic)
-    # The finalizer before the topic: after a crash in between, deleting still finds it.
-    await common.hold(world, entry, topic.deletion_policy)
-    if decision.actions and topic.adoption_policy == "FailIfExists":
-        await common.begin(world, entry, {"topicName": topic.topic_name})
-    for action in decision.actions:
-        await admin.act(stream.stream_name, action)
 
 
 def _verdict(
