@@ -17,7 +17,7 @@ from simulation.scenario import Scenario, run_seed
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SHORT = 16  # operations of a life; a long run has more
-PLANTED_SEEDS = 20  # within so many, each planted bug is found
+PLANTED_SEEDS = 40  # within so many, each planted bug is found
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -36,13 +36,12 @@ class Troubles:
             self._left = list(TROUBLES)
             self._chance.shuffle(self._left)
         kind = self._left.pop()
-        self.make(kind)
+        self._broker.schedule.note("trouble", kind)
+        self._make(kind)
         return kind
 
-    def make(self, kind: str) -> None:
-        """Make this one."""
+    def _make(self, kind: str) -> None:
         chance, broker = self._chance, self._broker
-        broker.schedule.note("trouble", kind)
         disk, now_s = broker.disk, broker.schedule.now_s
         if kind == "cut":
             ends = [one for one in self._network.sockets if one.name.startswith("c")]

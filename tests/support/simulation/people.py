@@ -102,6 +102,18 @@ class People:
             known.passwords.add(after.password)
         await self._do(client, known, call, after=after)
         self._oracle.count("users deleted" if after is None else "users changed")
+        if self._chance.random() < 0.7:
+            await self._bring_back(client, name)
+
+    async def _bring_back(self, client: SimulatedClient, name: str) -> None:
+        """Who was deleted is made again, who is inactive gets active: old sessions stay over."""
+        known = self.known[name]
+        account = known.only()
+        if known.possible == {None}:
+            await self.make(client, name)
+        elif account is not None and not account.active:
+            call = access.update_user(name, username=None, active=True)
+            await self._do(client, known, call, after=replace(account, active=True))
 
     async def make(self, client: SimulatedClient, name: str) -> None:
         """A user who is not there."""
@@ -115,7 +127,7 @@ class People:
 
     def _wish(self, name: str, account: Account) -> tuple[Any, Account | None]:
         chance, number = self._chance, self._numbers
-        (what,) = chance.choices(("delete", "status", "password", "permissions"), (3, 3, 1, 6))
+        (what,) = chance.choices(("delete", "status", "password", "permissions"), (4, 4, 1, 6))
         if what == "delete":
             return access.delete_user(name), None
         if what == "status" or not account.active:

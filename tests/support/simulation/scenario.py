@@ -176,7 +176,7 @@ class Scenario:
                 await self._audit(rot=before == "clean stop")
             if ending:
                 if before == "clean stop":  # stored offsets are read with the first question
-                    self.troubles.make("read error")
+                    self.broker.disk.failing_reads = self.chance.randint(2, 8)
                 await self._live()
                 await self._end(ending)
             before = ending
