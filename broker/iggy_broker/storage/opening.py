@@ -27,6 +27,17 @@ def open_folder(place: PartitionPlace, options: PartitionOptions, disk: Disk) ->
     return recovered
 
 
+def open_waiting(place: PartitionPlace, options: PartitionOptions, disk: Disk) -> Recovered:
+    """The same for one that waits, among others that are served: it waits on, whatever is wrong.
+
+    Raises StorageFailed if recovered bytes cannot be synced.
+    """
+    try:
+        return open_folder(place, options, disk)
+    except OSError as error:
+        return waiting(error)
+
+
 def waiting(error: OSError) -> Recovered:
     """Nothing is open: the disk refused with `error`, and may do better another time."""
     return Recovered(fenced=f"the disk does not let it be opened: {error}", waits=True)

@@ -21,7 +21,7 @@ from iggy_broker.storage.disk import File, may_pass
 from iggy_broker.storage.group_reads import GroupReads
 from iggy_broker.storage.layout import parents_of
 from iggy_broker.storage.life import held_life, purge_folder
-from iggy_broker.storage.opening import open_folder, waiting
+from iggy_broker.storage.opening import open_folder, open_waiting, waiting
 from iggy_broker.storage.partition_log import LogOptions, PartitionLog
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
 from iggy_broker.storage.recovery import Recovered
@@ -117,8 +117,8 @@ class Partition:
         return cls(place, options, parts, recovered=recovered)
 
     def open_again(self) -> bool:
-        """Try once more to open one that waits for room on the disk. Raises as `open`."""
-        recovered = open_folder(self.place, self._options, self._parts.disk)
+        """Try to open one that waits. StorageFailed as `open`, OSError for an unreadable `trim`."""
+        recovered = open_waiting(self.place, self._options, self._parts.disk)
         if recovered.waits:
             self.fenced = recovered.fenced
             return False

@@ -242,3 +242,23 @@ def test_a_clean_stop_of_a_log_that_rotted_at_its_beginning_is_one() -> None:
     world.open()
     assert world.everything() == []
     assert world.partition.next_offset == 3
+
+
+def test_a_partition_that_waits_for_room_waits_on_while_the_disk_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = simulated_world()
+    assert isinstance(world.disk, SimulatedDisk)
+    disk, world.place = world.disk, replace(NEW_PLACE, folder=f"{FOLDER}9", slot=1)
+    disk.capacity_bytes = disk.used_bytes()
+    waiting = world.open()
+    assert waiting.waits
+    disk.capacity_bytes = None
+    failing(disk, "make_folders", monkeypatch, ending="9")
+
+    with pytest.raises(Reject, match=r"CANNOT_OPEN_PARTITION_LOG_FILE.*input/output error"):
+        waiting.append(memoryview(world.batch(1)))
+    assert not waiting.open_again()
+    monkeypatch.undo()
+
+    assert world.append(1) == 0
