@@ -26,7 +26,7 @@ class Admin(Worker):
         if self.chance.random() < 0.5:
             return super().pick()
         (action,) = self.chance.choices(
-            (self.make, self.remove, self.empty, self.group, self.user), (7, 4, 5, 8, 14)
+            (self.make, self.remove, self.empty, self.group, self.user), (7, 4, 5, 8, 18)
         )
         return action
 

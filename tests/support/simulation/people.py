@@ -127,7 +127,7 @@ class People:
 
     def _wish(self, name: str, account: Account) -> tuple[Any, Account | None]:
         chance, number = self._chance, self._numbers
-        (what,) = chance.choices(("delete", "status", "password", "permissions"), (4, 4, 1, 6))
+        (what,) = chance.choices(("delete", "status", "password", "permissions"), (3, 8, 1, 5))
         if what == "delete":
             return access.delete_user(name), None
         if what == "status" or not account.active:
