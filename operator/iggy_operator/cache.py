@@ -17,7 +17,15 @@ from iggy_operator.schema import schemas, with_defaults
 KINDS: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggyUser")
 """The kinds that have a pass, in the order in which they depend on each other."""
 
-Resource: TypeAlias = Broker | Stream | Topic | User
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A spec that the API server took and we cannot read: resource definitions of another time."""
+
+    message: str
+
+
+Resource: TypeAlias = Broker | Stream | Topic | User | Unreadable
 Claim: TypeAlias = tuple[Hashable, ...]
 """What an object stands for in a broker: two objects with the same claim are in conflict."""
 
@@ -41,27 +49,34 @@ class Entry:
 
 
 def entry_of(value: Object) -> Entry:
-    """An object as the API server keeps it: valid, maybe without defaults that are newer."""
-    kind = str(value["kind"])
-    full = with_defaults(dict(value), schemas()[kind].root)
-    parsed = parse([Document(full, {})])
-    found: tuple[Resource, ...] = (
-        *parsed.brokers,
-        *parsed.streams,
-        *parsed.topics,
-        *parsed.users,
-    )
-    resource = found[0]
+    """An object as the API server keeps it: valid, maybe without defaults that are newer.
+
+    One that cannot be read must not keep the others from their passes: its own says so.
+    """
+    try:
+        resource = _resource(value)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        text = f"this operator cannot read the spec ({type(error).__name__}: {error}): bring the "
+        return Entry(value, Unreadable(text + "resource definitions up to date"), _own(value), None)
     match resource:
-        case Stream(broker=broker, stream_name=name):
-            points_at = Ref("IggyBroker", broker.namespace, broker.name)
-        case Topic(stream=stream, topic_name=name):
-            points_at = Ref("IggyStream", stream.namespace, stream.name)
-        case User(broker=broker, username=name):
-            points_at = Ref("IggyBroker", broker.namespace, broker.name)
+        case Stream(broker=parent, stream_name=name) | User(broker=parent, username=name):
+            points_at = Ref("IggyBroker", parent.namespace, parent.name)
+        case Topic(stream=parent, topic_name=name):
+            points_at = Ref("IggyStream", parent.namespace, parent.name)
         case _:
-            return Entry(value, resource, (ref_of(value),), None)
-    return Entry(value, resource, (kind, points_at, name), points_at)
+            return Entry(value, resource, _own(value), None)
+    return Entry(value, resource, (str(value["kind"]), points_at, name), points_at)
+
+
+def _own(value: Object) -> Claim:
+    return (ref_of(value),)
+
+
+def _resource(value: Object) -> Resource:
+    full = with_defaults(dict(value), schemas()[str(value["kind"])].root)
+    parsed = parse([Document(full, {})])
+    found: tuple[Resource, ...] = (*parsed.brokers, *parsed.streams, *parsed.topics, *parsed.users)
+    return found[0]
 
 
 class ObjectCache:

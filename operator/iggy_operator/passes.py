@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import BrokerDeniedError, BrokerError, BrokerRefusedError
-from iggy_operator.cache import KINDS, Entry
+from iggy_operator.cache import KINDS, Entry, Unreadable
 from iggy_operator.cluster import (
     ClusterError,
     ConflictError,
@@ -174,6 +174,7 @@ class Passes:
 
     async def _reconciled(self, entry: Entry, *, may_act: bool) -> tuple[Outcome, Verdict]:
         try:
+            _check_readable(entry)
             verdict = await _KINDS[entry.ref.kind].reconcile(self._world, entry, may_act=may_act)
         except Blocked as error:
             blocked = error
@@ -212,6 +213,7 @@ class Passes:
             return Release()
         if is_annotated(entry.value, "paused"):
             raise Blocked(Reason.PAUSED, "nothing is deleted while the object is paused")
+        _check_readable(entry)
         # What follows is not undone, so it is decided on what is true now.
         fresh = self._world.cache.put(await self._world.cluster.get(entry.ref))
         if uid_of(fresh.value) != uid_of(entry.value):
@@ -239,6 +241,11 @@ def _is_let_go(entry: Entry, *names: str) -> bool:
     """Whether the object may go without anything being done in the broker."""
     wanted = names or ("unmanaged", "force-release")
     return any(is_annotated(entry.value, name) for name in wanted)
+
+
+def _check_readable(entry: Entry) -> None:
+    if isinstance(entry.resource, Unreadable):
+        raise Blocked(Reason.UNSUPPORTED, entry.resource.message)
 
 
 def _again(blocked: Blocked) -> Outcome:

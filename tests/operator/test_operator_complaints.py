@@ -199,3 +199,39 @@ def test_a_bug_is_shown_on_its_object_and_stops_nobody_else() -> None:
         assert "a bug" not in world.message(broken).removeprefix("a bug of the operator")
 
     run_in(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("IggyBroker", {"shards": 5}),
+        ("IggyStream", {"brokerRef": "main"}),
+        ("IggyTopic", {"partitions": 1}),
+    ],
+)
+def test_an_object_that_cannot_be_read_says_so_and_stops_nobody_else(
+    kind: str, spec: dict[str, object]
+) -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        world.give_broker()
+        world.give_broker("other")
+        names = {"IggyBroker": "main", "IggyStream": "shop", "IggyTopic": "orders"}
+        world.give_stream()
+        topic = world.give_topic(deletionPolicy="Delete")
+        sound = world.give_stream("sound", brokerRef={"name": "other"})
+        await world.resync()
+        broken = Ref(kind, "shop", names[kind])
+        world.cluster.objects[broken]["spec"] = spec
+        world.cluster.annotate(broken, "reconcile-at", "now")
+        world.start()
+        await world.go(65)
+
+        assert world.says(broken) == ("False", "Unsupported")
+        assert "resource definitions" in world.message(broken)
+        assert world.says(sound) == ("True", "Synced")
+        world.cluster.remove(topic)
+        await world.go(65)
+        assert "force-release" in world.message(topic)
+        assert ("shop", "orders") in world.broker.topics
+
+    run_in(scenario)

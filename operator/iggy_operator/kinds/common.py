@@ -86,6 +86,8 @@ def broker_of(world: World, entry: Entry, broker: Key) -> Entry:
         )
     if is_deleting(found.value):
         raise Blocked(Reason.BROKER_NOT_FOUND, f"{found.ref} is being deleted")
+    if not isinstance(found.resource, Broker):
+        raise Blocked(Reason.BROKER_NOT_READY, f"{found.ref} is not ready: see its conditions")
     check_allowed(found, entry.ref.namespace)
     return found
 
@@ -142,7 +144,11 @@ async def broker_for_release(world: World, entry: Entry, broker: Key) -> BrokerA
     except (NotFoundError, DeniedError):  # also: no such kind, no right to read it
         return None
     found = world.cache.put(value)
-    if is_deleting(value) or not is_allowed(found, entry.ref.namespace):
+    if is_deleting(value):
+        return None
+    if not isinstance(found.resource, Broker):
+        raise Blocked(Reason.BROKER_NOT_READY, f"{found.ref} is not ready: see its conditions")
+    if not is_allowed(found, entry.ref.namespace):
         return None
     return await world.brokers.admin(world.cluster, found)
 

@@ -71,6 +71,8 @@ async def release(world: World, entry: Entry) -> Release:
     try:
         parent, stream = _stream_of(world, topic, may_be_deleting=True)
     except Blocked:
+        if world.cache.get(Ref("IggyStream", topic.stream.namespace, topic.stream.name)):
+            raise
         text = f"topic {topic.topic_name} stays in the broker: its IggyStream is gone"
         return Release(notes=(Note("Retained", text),))
     admin = await common.broker_for_release(world, entry, stream.broker)
@@ -100,7 +102,9 @@ def _stream_of(
             f"{state} {ref.name} in namespace {ref.namespace}: make it, or make a new IggyTopic "
             "with another streamRef",
         )
-    assert isinstance(item.resource, Stream)
+    if not isinstance(item.resource, Stream):
+        text = f"{item.ref} is not ready: see its conditions"
+        raise Blocked(Reason.STREAM_NOT_FOUND, text)
     return item, item.resource
 
 
