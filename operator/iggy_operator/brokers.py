@@ -20,6 +20,8 @@ from iggy_operator.resources import Broker
 
 CREDENTIALS_S: Final = 60.0
 """A broker's Secret is read again after so long."""
+DISTRUST_S: Final = 5.0
+"""Or after so long, while the broker does not let us in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,12 @@ class BrokerPool:
         return now_s - known.read_at_s < CREDENTIALS_S
 
     def distrust(self, ref: Ref) -> None:
-        """The credentials do not work: read the Secret before the next attempt."""
-        if (known := self._known.get(ref)) is not None:
+        """The credentials do not work: read the Secret before the next attempt.
+
+        However many passes say so, it is read once in DISTRUST_S.
+        """
+        known = self._known.get(ref)
+        if known is not None and self._clock.monotonic_s() - known.read_at_s >= DISTRUST_S:
             self._known[ref] = replace(known, read_at_s=-math.inf)
 
     async def keep_only(self, refs: Collection[Ref]) -> None:

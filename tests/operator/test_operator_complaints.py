@@ -97,7 +97,6 @@ def test_wrong_credentials_are_told_and_new_ones_found_without_a_restart() -> No
         stream = world.give_stream()
         await world.resync()
         world.broker.password = "another"
-        world.pool.distrust(Ref("IggyBroker", "shop", "main"))
         broker = Ref("IggyBroker", "shop", "main")
         admin = next(iter(world.pool._known.values())).admin
         await admin.close()
@@ -112,6 +111,22 @@ def test_wrong_credentials_are_told_and_new_ones_found_without_a_restart() -> No
         await world.go(400)
         assert world.says(broker) == ("True", "Synced")
         assert world.says(stream) == ("True", "Synced")
+
+    run_in(scenario)
+
+
+def test_wrong_credentials_of_many_objects_are_no_storm_of_reads_or_logins() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        world.give_broker()
+        for number in range(100):
+            world.give_stream(f"s{number}")
+        world.broker.password = "another"
+
+        await world.go(600)
+
+        assert world.broker.attempts <= 15
+        secrets = [call for call in world.faults.verbs("get") if "Secret" in call.what]
+        assert len(secrets) <= 40
 
     run_in(scenario)
 
