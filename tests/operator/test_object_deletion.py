@@ -171,6 +171,26 @@ def test_a_stream_with_topics_of_others_is_not_deleted() -> None:
     run_in(scenario)
 
 
+def test_a_stream_stays_for_a_topic_that_one_of_two_objects_keeps() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        world.give_broker()
+        stream = world.give_stream(deletionPolicy="Delete")
+        world.give_topic("z", topicName="orders")
+        world.clock.seconds += 60
+        going = world.give_topic("a", topicName="orders", deletionPolicy="Delete")
+        world.cluster.objects[going]["metadata"]["finalizers"] = ["somebody/else"]
+        await world.resync()
+
+        world.cluster.remove(going)
+        world.cluster.remove(stream)
+        await world.go(130)
+
+        assert ("shop", "orders") in world.broker.topics
+        assert world.says(stream) == ("False", "Deleting")
+
+    run_in(scenario)
+
+
 @pytest.mark.parametrize("refusal", [NotFoundError("no such kind"), DeniedError("forbidden")])
 def test_a_topic_goes_when_its_broker_object_its_kind_or_our_right_is_gone(
     refusal: Exception,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from iggy_client.client import Client
 from iggy_client.errors import ClientError
@@ -18,15 +17,13 @@ from iggy_operator.decide.actions import (
 )
 from iggy_operator.decide.streams import ObservedStream, decide_stream
 from iggy_operator.decide.topics import ObservedTopic, decide_topic
-from iggy_operator.resources import OptionValue, Stream
-from iggy_wire.replies import TopicDetails
+from iggy_operator.observed import observed_stream, observed_topic
+from iggy_operator.resources import Stream
 from iggykube.errors import LocalError
 from iggykube.local.plan import LocalPlan, TopicPlan
 from iggykube.local.state import State
 
 Identity = tuple[str, str, str]
-
-_COMPRESSIONS: Final = {1: "none", 2: "gzip"}  # Iggy protocol 0.11
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +64,7 @@ def apply_plan(client: Client, plan: LocalPlan, state: State) -> Outcome:
 def observe_stream(client: Client, stream: Stream) -> ObservedStream | None:
     """The stream in the broker."""
     details = client.get_stream(stream.stream_name)
-    if details is None:
-        return None
-    return ObservedStream(details.stream.id, details.stream.created_at_us)
+    return None if details is None else observed_stream(details.stream)
 
 
 def observe_topic(client: Client, plan: TopicPlan) -> ObservedTopic | None:
@@ -79,27 +74,7 @@ def observe_topic(client: Client, plan: TopicPlan) -> ObservedTopic | None:
     if details is None:
         return None
     groups = client.get_groups(stream, name) if plan.topic.consumer_groups else ()
-    return ObservedTopic(
-        topic_id=details.topic.id,
-        created_at_us=details.topic.created_at_us,
-        partitions_count=details.topic.partitions_count,
-        options=_options(details),
-        groups=frozenset(group.name for group in groups),
-    )
-
-
-def _options(details: TopicDetails) -> dict[str, OptionValue]:
-    topic = details.topic
-    options: dict[str, OptionValue] = {}
-    for option in (*topic.derived, *topic.options):
-        value = option.get()
-        if isinstance(value, bool | int | str):
-            options[option.key] = value
-    return options | {
-        "compression_algorithm": _COMPRESSIONS.get(topic.compression, str(topic.compression)),
-        "message_expiry": topic.message_expiry_us,
-        "max_topic_size": topic.max_topic_size_bytes,
-    }
+    return observed_topic(details.topic, frozenset(group.name for group in groups))
 
 
 def _notes(what: str, decision: Decision) -> Iterator[str]:

@@ -9,6 +9,7 @@ from iggy_operator.decide.streams import ObservedStream, decide_stream
 from iggy_operator.kinds import common
 from iggy_operator.kinds.common import Note, Release, Verdict, World
 from iggy_operator.objects import has_finalizer, is_deleting, status_of
+from iggy_operator.observed import incarnation_of, observed_stream
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Stream, Topic
 from iggy_operator.status import Report
@@ -58,13 +59,18 @@ async def release(world: World, entry: Entry) -> Release:
 
 
 def _goes(world: World, entry: Entry, topic: str) -> bool:
-    """Whether the topic's own object is being deleted, and the topic with it."""
-    for item in map(world.cache.get, world.cache.pointing_at(entry.ref)):
-        assert item is not None, "the index names objects that are there"
-        resource = item.resource
-        if isinstance(resource, Topic) and resource.topic_name == topic:
-            return resource.deletion_policy == "Delete" and is_deleting(item.value)
-    return False
+    """Whether the topic's own object is being deleted, and the topic with it.
+
+    Where several objects stand for the topic, all of them.
+    """
+    goes = [
+        item.resource.deletion_policy == "Delete" and is_deleting(item.value)
+        for item in map(world.cache.get, world.cache.pointing_at(entry.ref))
+        if item is not None
+        and isinstance(item.resource, Topic)
+        and item.resource.topic_name == topic
+    ]
+    return bool(goes) and all(goes)
 
 
 def _verdict(stream: Stream, decision: Decision, found: replies.Stream | None) -> Verdict:
@@ -77,7 +83,7 @@ def _verdict(stream: Stream, decision: Decision, found: replies.Stream | None) -
         fields = {
             "streamName": stream.stream_name,
             "streamId": found.id,
-            "incarnation": ObservedStream(found.id, found.created_at_us).incarnation,
+            "incarnation": incarnation_of(found),
             "topics": found.topics_count,
             "messages": found.messages_count,
             "sizeBytes": found.size_bytes,
@@ -87,11 +93,10 @@ def _verdict(stream: Stream, decision: Decision, found: replies.Stream | None) -
 
 
 def _observed(stream: replies.Stream | None) -> ObservedStream | None:
-    return None if stream is None else ObservedStream(stream.id, stream.created_at_us)
+    return None if stream is None else observed_stream(stream)
 
 
 def _doomed(stream: replies.Stream | None) -> Doomed | None:
     if stream is None:
         return None
-    incarnation = ObservedStream(stream.id, stream.created_at_us).incarnation
-    return Doomed(stream.name, incarnation, stream.messages_count)
+    return Doomed(stream.name, incarnation_of(stream), stream.messages_count)

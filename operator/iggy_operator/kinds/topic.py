@@ -22,13 +22,13 @@ from iggy_operator.decide.topics import ObservedTopic, decide_topic
 from iggy_operator.kinds import common
 from iggy_operator.kinds.common import Note, Release, Verdict, World
 from iggy_operator.objects import annotation, has_finalizer, is_deleting, status_of
+from iggy_operator.observed import incarnation_of, observed_topic, options_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import FOREVER, OptionValue, Stream, Topic
 from iggy_operator.status import Report
 from iggy_wire.replies import TopicHeader
 
 DRIFT_ROWS_MAX: Final = 16  # as the schema says
-_COMPRESSIONS: Final = {1: "none", 2: "gzip"}  # Iggy protocol 0.11
 # Option of the broker -> field of `status.effective`.
 _EFFECTIVE: Final = {
     "compression_algorithm": "compression",
@@ -83,7 +83,7 @@ async def release(world: World, entry: Entry) -> Release:
     header = await admin.topic_now(stream.stream_name, topic.topic_name)
     doomed = None
     if header is not None:
-        doomed = Doomed(header.name, _incarnation(header), header.messages_count)
+        doomed = Doomed(header.name, incarnation_of(header), header.messages_count)
     known = common.owned_incarnation(entry, doomed)
     deletion = decide_topic_deletion(topic.deletion_policy, doomed, known=known)
     return await common.carry_out(admin, stream.stream_name, deletion)
@@ -146,27 +146,7 @@ async def _observed(
     groups: frozenset[str] = frozenset()
     if topic.consumer_groups:
         groups = await admin.groups(stream.stream_name, topic.topic_name)
-    return ObservedTopic(
-        topic_id=header.id,
-        created_at_us=header.created_at_us,
-        partitions_count=header.partitions_count,
-        options=options_of(header),
-        groups=groups,
-    )
-
-
-def options_of(header: TopicHeader) -> dict[str, OptionValue]:
-    """The option values that a broker reports, given ones before derived ones."""
-    options: dict[str, OptionValue] = {}
-    for option in (*header.derived, *header.options):
-        value = option.get()
-        if isinstance(value, bool | int | str):
-            options[option.key] = value
-    return options | {
-        "compression_algorithm": _COMPRESSIONS.get(header.compression, str(header.compression)),
-        "message_expiry": header.message_expiry_us,
-        "max_topic_size": header.max_topic_size_bytes,
-    }
+    return observed_topic(header, groups)
 
 
 def _verdict(
@@ -214,7 +194,7 @@ def _notes(decision: Decision) -> tuple[Note, ...]:
 def _continuity(entry: Entry, decision: Decision, header: TopicHeader | None) -> Condition:
     """Whether the topic is the one first seen; a loss stays told until somebody acknowledges it."""
     before = found(status_of(entry.value).get("conditions", ()), DATA_CONTINUITY)
-    incarnation = "" if header is None else _incarnation(header)
+    incarnation = "" if header is None else incarnation_of(header)
     if decision.is_recreated:
         text = decision.message
     elif before is not None and before["status"] == "False":
@@ -234,16 +214,12 @@ def _sinks_ready(topic: Topic) -> Condition:
     return condition(SINKS_READY, False, Reason.UNSUPPORTED, text)
 
 
-def _incarnation(header: TopicHeader) -> str:
-    return f"{header.id}-{header.created_at_us}"
-
-
 def _fields(topic: Topic, stream: Stream, header: TopicHeader) -> dict[str, Any]:
     return {
         "topicName": topic.topic_name,
         "streamName": stream.stream_name,
         "topicId": header.id,
-        "incarnation": _incarnation(header),
+        "incarnation": incarnation_of(header),
         "partitions": header.partitions_count,
         "messages": header.messages_count,
         "sizeBytes": header.size_bytes,
