@@ -33,7 +33,7 @@ from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import Entry, decode_entries, encode_entries
 from iggy_broker.metadata.memberships import Memberships
 from iggy_broker.metadata.model import State
-from iggy_broker.storage.disk import Disk, File, StorageFailed, may_pass
+from iggy_broker.storage.disk import Disk, File, StorageFailed, is_full, may_pass
 from iggy_broker.storage.explain import remedy
 from iggy_wire.kernel import xxh3_64
 
@@ -378,7 +378,7 @@ def _cut_tail(disk: Disk, folder: str, *, data: bytes, end: int) -> tuple[str, .
     try:
         disk.write_file(f"{folder}/{CUT_FILE}", data[end:], sync=True)
     except OSError as error:
-        if not may_pass(error):
+        if not is_full(error):
             raise
         kept = f"kept nowhere ({error})"
     file = disk.open(f"{folder}/{JOURNAL_FILE}")

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from iggy_broker.logs import Note
 from iggy_broker.storage import layout
-from iggy_broker.storage.disk import Disk, StorageFailed, may_pass
+from iggy_broker.storage.disk import Disk, StorageFailed, is_full, may_pass
 from iggy_broker.storage.segment import Segment
 
 CUT_TAIL_BYTES_MAX = 64 * 1024 * 1024  # of a cut tail so much is copied aside; the rest is dropped
@@ -143,8 +143,8 @@ def _new_set(disk: Disk, folder: str) -> str:
         disk.sync_folder(parent)  # before anything moves in: a lost folder would lose that too
         disk.sync_folder(folder)
     except OSError as error:
-        if not may_pass(error):
-            raise  # a broken disk: nothing is thrown away because of it
+        if not is_full(error):
+            raise  # a broken disk, too many files: nothing is thrown away because of it
         return ""  # a full one: start must work all the same
     return path
 
@@ -153,14 +153,16 @@ def _copy(disk: Disk, segment: Segment, target: str, size_bytes: int) -> int:
     """Copy bytes behind the good end to a file of their own. 0 if the disk has no room."""
     try:
         file = disk.open(target, create=True)
-        for at in range(0, size_bytes, _COPY_BYTES):
-            size = min(_COPY_BYTES, size_bytes - at)
-            file.write(segment.file.read(size, segment.size_bytes + at), at)
-        file.sync()
-        file.close()
+        try:
+            for at in range(0, size_bytes, _COPY_BYTES):
+                size = min(_COPY_BYTES, size_bytes - at)
+                file.write(segment.file.read(size, segment.size_bytes + at), at)
+            file.sync()
+        finally:
+            file.close()
         disk.sync_folder(target.rpartition("/")[0])  # before the log loses these bytes
     except OSError as error:
-        if not may_pass(error):
+        if not is_full(error):
             raise
         disk.remove(target)
         return 0

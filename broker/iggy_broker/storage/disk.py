@@ -18,9 +18,8 @@ OPEN_FILES_MAX = 4096  # descriptors one shard keeps open; beyond it the least u
 
 
 # The volume's or the user's limit, a volume that was made read-only, no descriptor left.
-_PASSING = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE}
-)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_PASSING = _FULL | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 
 
 class StorageFailed(Exception):
@@ -30,6 +29,11 @@ class StorageFailed(Exception):
 def may_pass(error: OSError) -> bool:
     """Whether the disk only has no room now: whoever asked is refused, and all else goes on."""
     return error.errno in _PASSING
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there is no room, so that nothing can be kept aside, however long one waits."""
+    return error.errno in _FULL
 
 
 class File(Protocol):

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from iggy_broker.errors import Reject
+from iggy_broker.storage import layout
 from iggy_broker.storage.disk import may_pass
 from iggy_broker.storage.partition import ConsumerKey, PartitionOptions
 from refusing_disk import RefusingDisk
 from simulated_disk import Node
-from storage_cases import FIRST, World
+from storage_cases import FIRST, FOLDER, World
 
 CONSUMER = ConsumerKey(1, 7)
 
@@ -134,3 +135,23 @@ def test_a_deleted_partition_is_never_found_by_the_next_one_of_its_number(refusa
 )
 def test_what_a_disk_may_take_another_time(name: str, passes: bool) -> None:
     assert may_pass(OSError(getattr(errno, name), name)) is passes
+
+
+@pytest.mark.parametrize("refused", ["the folder", "the file"])
+def test_a_torn_tail_is_not_thrown_away_for_want_of_descriptors(refused: str) -> None:
+    disk = RefusingDisk(0, 0, errno.EMFILE)
+    world = world_on(disk, persisted=False)
+    world.append(3)
+    path = layout.log_path(FOLDER, 0)
+    disk.open(path).write(b"torn" * 100, disk.size(path))
+    size_bytes = disk.size(path)
+    disk.refuse_at, disk.refusals = disk.changes + (1 if refused == "the file" else 0), 1
+
+    partition = world.restart(disk)
+    assert partition.waits
+    assert disk.size(path) == size_bytes
+
+    assert partition.open_again()
+    (decision,) = partition.recovery
+    assert (decision.cut_bytes, decision.kept_bytes) == (400, 400)
+    assert world.everything() == world.stored
