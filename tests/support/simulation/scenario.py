@@ -263,6 +263,7 @@ class Scenario:
         """Let clients work until enough is done, with small troubles on the way."""
         before = sum(worker.operations for worker in self.workers)
         self.open = True
+        self.oracle.count(self.troubles.next())  # lives are more than kinds: none is left out
         while sum(worker.operations for worker in self.workers) - before < self.operations_a_life:
             await asyncio.sleep(self.chance.uniform(0.001, 0.03))
             if self.broker.is_down:
