@@ -14,9 +14,11 @@ from iggy_broker.net.buffers import IN_USE_BYTES_MAX
 from iggy_broker.net.edge import STALL_CHECK_S
 from iggy_broker.net.handlers.messages import WAITING_BYTES_MAX
 from iggy_broker.net.unsent import UNSENT_BYTES_MAX
+from iggy_client import messages
 from iggy_client.client import Client
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Consumer, Identifier, Partitioning, PollingStrategy
+from iggy_wire.replies import Polled
 from iggy_wire.requests import PollMessages, SendMessages
 from process_memory import MIB, highest_bytes, proportional_bytes, sockets
 from raw_frames import RawClient
@@ -126,9 +128,9 @@ def test_a_reader_that_reads_in_the_end_gets_all(broker: BrokerProcess) -> None:
         serve_others(other, 20)
         for reader in readers:
             _, body = reader.receive()
-            count = int.from_bytes(body[12:16], "little")
-            assert len(body) > count * MIB, "whole messages"
-            assert count >= 10
+            polled = Polled.decode(body)
+            assert polled.count >= 10
+            assert [one.offset for one in messages(polled)] == list(range(polled.count))
 
 
 @pytest.mark.long
