@@ -246,7 +246,7 @@ def _throw_away(task: asyncio.Task[Any]) -> None:
 def told(context: dict[str, Any]) -> str:
     """What a loop's handler was given, with the place where it was raised."""
     error = context.get("exception")
-    lines = [] if error is None else traceback.format_exception(error)[-4:]
+    lines = [] if error is None else traceback.format_exception(error)[-9:]
     return f"{context.get('message')}: {''.join(lines)}"
 
 

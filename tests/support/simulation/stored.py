@@ -86,6 +86,8 @@ class Stored:
 
     def forget(self, reader: Reader) -> None:
         """A new group: nothing is stored for it, whatever became of one with its name."""
+        for doing in self._open.get(reader, ()):  # it may be answered for the old one
+            doing.alone = doing.sighted = False
         self.now[reader], self.kept[reader] = {ABSENT}, {ABSENT}
         self._late.pop(reader, None)
 
