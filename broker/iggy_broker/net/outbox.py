@@ -206,10 +206,10 @@ class Outbox:
             self._push()
 
     def _send_range(self, part: FileRange) -> None:
-        if part.file.fileno() < 0:  # the disk is none of the operating system's
-            self._send_bytes(part.read(), more=False)
-            return
         try:
+            if part.file.fileno() < 0:  # the disk is none of the operating system's
+                self._send_bytes(part.read(), more=False)
+                return
             left = self._sendfile(part.file.fileno(), part.position, part.size_bytes)
         except OSError:
             self._transport.abort()
