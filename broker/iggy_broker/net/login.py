@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from iggy_broker import __version__
 from iggy_broker.logs import event
@@ -33,6 +33,13 @@ _METHODS: Final = {
 }
 
 
+class Proven(NamedTuple):
+    """A user, and how the client showed to be that one."""
+
+    user: User
+    by_password: bool  # then a change of the password meanwhile counts; a token outlives it
+
+
 class Refused(Exception):
     """Why a login fails."""
 
@@ -46,12 +53,12 @@ async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body
     """Serve Register: the login reply, or an eviction that says why not."""
     counters = edge.services.counters
     try:
-        user = await _identify(edge, body)
+        proven = await _identify(edge, body)
         session = connection.session
         if session.user_id is not None and session.client == header.client:
             # Iggy protocol 0.11: a second login changes nothing, and is told whose session it is.
             return _welcome(header, user_id=session.user_id, number=session.number)
-        number = await _bind(edge, connection, header.client, user)
+        number = await _bind(edge, connection, header.client, proven)
     except Refused as refused:
         counters.evicted(refused.reason)
         counters.count("logins_failed_total", _METHODS.get(refused.reason, "unknown"))
@@ -63,10 +70,10 @@ async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body
             return encode_eviction(header.client, refused.reason, version_min=low, version_max=high)
         return encode_eviction(header.client, refused.reason)
     counters.logins_total += 1
-    return _welcome(header, user_id=user.id, number=number)
+    return _welcome(header, user_id=proven.user.id, number=number)
 
 
-async def _identify(edge: Edge, body: bytes) -> User:
+async def _identify(edge: Edge, body: bytes) -> Proven:
     try:
         if login_version(body) not in P11.versions:
             raise Refused(EvictionReason.INCOMPATIBLE_PROTOCOL)
@@ -74,8 +81,8 @@ async def _identify(edge: Edge, body: bytes) -> User:
     except WireError:
         raise Refused(EvictionReason.MALFORMED_LOGIN) from None
     if isinstance(login, LoginWithToken):
-        return _owner_of_token(edge, login.token)
-    return await _user_of_password(edge, login)
+        return Proven(_owner_of_token(edge, login.token), by_password=False)
+    return Proven(await _user_of_password(edge, login), by_password=True)
 
 
 def _owner_of_token(edge: Edge, token: str) -> User:
@@ -95,39 +102,40 @@ async def _user_of_password(edge: Edge, login: Login) -> User:
         and len(login.password.encode()) in PASSWORD_BYTES
     )
     fits = await edge.services.passwords.logs_in(user if plausible else None, login.password)
-    if not fits or user is None or not _is_current(edge, user):
+    if not fits or user is None or not _is_current(edge, Proven(user, True)):
         raise Refused(EvictionReason.INVALID_CREDENTIALS)
     return user
 
 
-def _is_current(edge: Edge, user: User) -> bool:
-    """Whether a user that was read before a pause may still log in with the same password."""
+def _is_current(edge: Edge, proven: Proven) -> bool:
+    """Whether a user that was read before a pause may still log in with the same proof."""
+    user = proven.user
     now = edge.services.replica.state.users.get(user.id)
     return (
         now is not None
         and now.active
         and now.created_at_us == user.created_at_us
-        and now.password_hash == user.password_hash
+        and (now.password_hash == user.password_hash or not proven.by_password)
     )
 
 
-async def _bind(edge: Edge, connection: Connection, client: bytes, user: User) -> int:
+async def _bind(edge: Edge, connection: Connection, client: bytes, proven: Proven) -> int:
     """Give the connection its session; its number."""
     number = edge.session_number()
     try:
-        taken = await edge.clients.take_over(client, user.id, number)
+        taken = await edge.clients.take_over(client, proven.user.id, number)
     except ForeignClientError:
         raise Refused(EvictionReason.SESSION_ERROR) from None
     except LateLoginError:
         return number  # as if the later login had come right after this one
-    return await _bind_alone(edge, connection, client, user=user, number=number, taken=taken)
+    return await _bind_alone(edge, connection, client, proven=proven, number=number, taken=taken)
 
 
 async def _bind_alone(
-    edge: Edge, connection: Connection, client: bytes, *, user: User, number: int, taken: Taken
+    edge: Edge, connection: Connection, client: bytes, *, proven: Proven, number: int, taken: Taken
 ) -> int:
     """The same, when nobody else holds the client id any more."""
-    if not _is_current(edge, user):
+    if not _is_current(edge, proven):
         if taken.session:
             edge.on_session_ended(taken.session)
         raise Refused(EvictionReason.INVALID_CREDENTIALS)
@@ -137,7 +145,7 @@ async def _bind_alone(
         if taken.session:
             edge.on_session_ended(taken.session)
         return number
-    edge.bind(connection, client, user, number)
+    edge.bind(connection, client, proven.user, number)
     memory = connection.session.memory = ReplyMemory(taken.highest, taken.replies)
     if taken.session:
         # Bound before this pause: who logs in or is deleted meanwhile finds the session.

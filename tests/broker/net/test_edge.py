@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from iggy_broker.metadata import credentials, user_changes
-from iggy_broker.net.clients import TakeOver
+from iggy_broker.metadata import credentials, model, user_changes
+from iggy_broker.net.clients import Clients, Taken, TakeOver
 from iggy_broker.net.connection import BUSY, Connection
 from iggy_broker.net.edge import Edge
 from iggy_broker.net.handover import Doors
@@ -23,7 +23,7 @@ from iggy_wire.codes import Operation
 from iggy_wire.dialect import P11
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import HEADER_BYTES, ReplyHeader, RequestHeader
-from iggy_wire.requests import Login
+from iggy_wire.requests import Login, LoginWithToken
 from iggy_wire.results import split_result
 from one_shard import Caller, with_broker
 
@@ -203,7 +203,7 @@ def test_a_user_who_is_deleted_while_memberships_move_is_not_logged_in(tmp_path:
 
         edge.on_session_moved = move
         new = await arrived(edge, Session(client_number=9, address="127.0.0.1:10"))
-        logging_in = asyncio.ensure_future(logged_in(edge, new, "alice", "of alice"))
+        logging_in = asyncio.ensure_future(logged_in(edge, new, login_of("alice", "of alice")))
         await moving.wait()
         assert edge.by_client[CLIENT] is new
         await submit(user_changes.DeleteUser("alice"))
@@ -216,9 +216,45 @@ def test_a_user_who_is_deleted_while_memberships_move_is_not_logged_in(tmp_path:
     with_edge(tmp_path, work)
 
 
-async def logged_in(edge: Edge, connection: Connection, name: str, password: str) -> bytes:
+@pytest.mark.parametrize("by_token", [True, False])
+def test_a_password_that_changes_during_a_login_concerns_who_logs_in_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_token: bool
+) -> None:
+    async def work(edge: Edge, caller: Caller) -> None:
+        submit = caller.services.replica.submit
+        stored, changed = credentials.hash_token("of alice"), credentials.hash_token("another")
+        alice = (await submit(user_changes.CreateUser("alice", stored))).user
+        assert alice is not None
+        token = user_changes.CreateToken("t", credentials.hash_token("of her token"))
+        await submit(token, caller=model.Caller(alice.id, alice.created_at_us))
+        take_over = edge.clients.take_over
+
+        async def change_and_take_over(
+            _: Clients, client: bytes, user_id: int, number: int
+        ) -> Taken:
+            await submit(user_changes.SetPassword("alice", changed, verified_hash=stored))
+            return await take_over(client, user_id, number)
+
+        monkeypatch.setattr(Clients, "take_over", change_and_take_over)
+        connection = await arrived(edge, Session(client_number=9, address="127.0.0.1:10"))
+        if by_token:
+            login: Login | LoginWithToken = LoginWithToken(P11.version, "s", "1", "of her token")
+        else:
+            login = Login(P11.version, "s", "1", "alice", "of alice")
+        await logged_in(edge, connection, login)
+
+        assert connection.session.user_id == (alice.id if by_token else None)
+
+    with_edge(tmp_path, work)
+
+
+def login_of(name: str, password: str) -> Login:
+    return Login(P11.version, "tests", "1", name, password)
+
+
+async def logged_in(edge: Edge, connection: Connection, login: Login | LoginWithToken) -> bytes:
     """The answer to a login."""
-    body = Login(P11.version, "tests", "1", name, password).encode()
+    body = login.encode()
     header = RequestHeader(Operation.REGISTER, client=CLIENT, size=HEADER_BYTES + len(body))
     return await serve_request(edge, connection, header, header.encode() + body)
 
@@ -230,7 +266,7 @@ def test_a_login_that_finds_the_queue_full_may_try_again(
 
     async def work(edge: Edge, caller: Caller) -> None:
         connection = await arrived(edge, Session(client_number=4, address="127.0.0.1:9"))
-        reply = await logged_in(edge, connection, "iggy", "some password")
+        reply = await logged_in(edge, connection, login_of("iggy", "some password"))
 
         assert ReplyHeader.decode(reply).status == 0
         code, _ = split_result(reply[HEADER_BYTES:])
