@@ -13,6 +13,7 @@ from iggy_operator.brokers import BrokerPool
 from iggy_operator.cache import ObjectCache
 from iggy_operator.clock import Clock
 from iggy_operator.cluster import Cluster, ClusterError, Object, Ref
+from iggy_operator.desired.release import Release
 from iggy_operator.kinds.common import World
 from iggy_operator.passes import Passes
 from iggy_operator.queue import Workers, WorkQueue
@@ -28,13 +29,15 @@ _LOG: Final = logging.getLogger(__name__)
 class Core:
     """One operator. `run` works until `stop`."""
 
-    def __init__(self, cluster: Cluster, connect: Connect, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self, cluster: Cluster, connect: Connect, clock: Clock, chance: Chance, product: Release
+    ) -> None:
         """`connect`: `AsyncClient.connect`; `chance`: `random.random`."""
         self._clock = clock
         self._chance = chance
         self._queue: WorkQueue[Ref] = WorkQueue(chance)
         self._brokers = BrokerPool(connect, clock, chance)
-        world = World(cluster, ObjectCache(), self._brokers, clock)
+        world = World(cluster, ObjectCache(), self._brokers, clock, product)
         self._workers: Workers[Ref] = Workers(self._queue, clock, lambda ref: self._passes.run(ref))
         self._passes = Passes(world, add=self._workers.add, check=self._workers.check)
         self._resynced_s = clock.monotonic_s()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_process import PASSWORD, USERNAME, BrokerProcess
+from desired_cases import RELEASE
 from iggy_client import AsyncClient
 from iggy_operator import core as core_module
 from iggy_operator.clock import SystemClock
@@ -28,7 +29,7 @@ async def with_core(
 ) -> None:
     """Run a scenario beside a core, then stop it."""
     chosen = connect or world.broker.connect
-    core = Core(world.cluster, chosen, SystemClock(), lambda: 0.5)  # type: ignore[arg-type]
+    core = Core(world.cluster, chosen, SystemClock(), lambda: 0.5, RELEASE)  # type: ignore[arg-type]
     world.cluster.watchers.clear()
     if watches:
         world.cluster.watchers.append(
@@ -135,7 +136,7 @@ def test_lists_that_fail_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_probe_tells_of_a_resync_that_does_not_end_and_of_a_key_that_waits() -> None:
     async def main() -> None:
         clock, world = HandClock(), OperatorWorld()
-        core = Core(world.cluster, world.broker.connect, clock, lambda: 0.5)
+        core = Core(world.cluster, world.broker.connect, clock, lambda: 0.5, RELEASE)
         clock.seconds += RESYNC_AGE_S_MAX
         assert core.trouble() == ""
         clock.seconds += 1

@@ -7,6 +7,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from desired_cases import RELEASE
 from fake_broker import ADDRESS, PASSWORD, USERNAME, FakeBroker
 from fake_cluster import FakeCluster
 from iggy_operator.broker_admin import Connect
@@ -47,6 +48,7 @@ class OperatorWorld:
         self.cluster = FakeCluster(self.clock, self.faults)
         self.broker = FakeBroker(self.faults)
         self._connect = connect or self.broker.connect
+        self.product = RELEASE
         self.passes: Passes
         self.queue: WorkQueue[Ref]
         self.cluster.watchers.append(lambda ref, value: self._watched(ref, value))
@@ -56,7 +58,7 @@ class OperatorWorld:
         """A new process: it remembers nothing, and begins with a resync."""
         cache = ObjectCache()
         self.pool = BrokerPool(self._connect, self.clock, lambda: 0.5)
-        self.world = World(self.cluster, cache, self.pool, self.clock)
+        self.world = World(self.cluster, cache, self.pool, self.clock, self.product)
         self.queue = WorkQueue(lambda: 0.5)
         self._next_resync_s = self.clock.seconds
         self._is_loaded = False

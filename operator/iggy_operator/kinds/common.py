@@ -13,6 +13,7 @@ from iggy_operator.clock import Clock
 from iggy_operator.cluster import Cluster, ConflictError, DeniedError, NotFoundError, Object, Ref
 from iggy_operator.decide.actions import Decision
 from iggy_operator.decide.deletion import Deletion, Doomed
+from iggy_operator.desired import release
 from iggy_operator.objects import (
     FINALIZER,
     generation_of,
@@ -42,6 +43,8 @@ class World:
     cache: ObjectCache
     brokers: BrokerPool
     clock: Clock
+    product: release.Release
+    """What children are made of."""
     new_password: Callable[[], str] = lambda: token_urlsafe(_PASSWORD_BYTES)
     """32 characters that need no quoting in a URL."""
 
