@@ -18,7 +18,7 @@ from iggy_operator.cluster import (
     Ref,
     ThrottledError,
 )
-from iggy_operator.kinds import broker, stream, topic, user
+from iggy_operator.kinds import broker, sink, stream, topic, user
 from iggy_operator.kinds.common import TAKEN, Release, Verdict, World, set_finalizer
 from iggy_operator.objects import has_finalizer, is_annotated, is_deleting, uid_of
 from iggy_operator.queue import After, Done, Failed, Outcome
@@ -38,6 +38,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "IggyStream": stream,
     "IggyTopic": topic,
     "IggyUser": user,
+    "IggySink": sink,
 }
 
 
@@ -149,6 +150,9 @@ class Passes:
         """Those to whom a change of this object matters get a pass."""
         for pointing in self._world.cache.pointing_at(ref):
             self._add(pointing)
+        entry = self._world.cache.get(ref)
+        if ref.kind == "IggySink" and entry is not None and entry.points_at is not None:
+            self._add(entry.points_at)  # the topic shows how its sinks are doing
 
     def _tell_users(self, entry: Entry) -> None:
         """What was made has a number that grants may wait for."""

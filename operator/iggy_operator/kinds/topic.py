@@ -1,6 +1,7 @@
 """IggyTopic: a topic that is as wanted, drift told or set back, a loss told until acknowledged."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from iggy_operator.blocked import Blocked
@@ -10,7 +11,6 @@ from iggy_operator.cluster import Ref
 from iggy_operator.conditions import (
     DATA_CONTINUITY,
     READY,
-    SINKS_READY,
     SYNCED,
     Condition,
     condition,
@@ -19,7 +19,7 @@ from iggy_operator.conditions import (
 from iggy_operator.decide.actions import Decision, RemovePartitions, UpdateTopic
 from iggy_operator.decide.deletion import Doomed, decide_topic_deletion
 from iggy_operator.decide.topics import ObservedTopic, decide_topic
-from iggy_operator.kinds import common
+from iggy_operator.kinds import common, topic_sinks
 from iggy_operator.kinds.common import Note, Release, Verdict, World
 from iggy_operator.objects import annotation, has_finalizer, is_deleting, status_of
 from iggy_operator.observed import incarnation_of, observed_topic, options_of
@@ -59,7 +59,15 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     if may_act and decision.is_ready:
         await common.act(world, entry, admin, stream.stream_name, decision)
         header = (await admin.topics(stream.stream_name)).get(topic.topic_name)
-    return _verdict(entry, stream, decision, header)
+    verdict = _verdict(entry, stream, decision, header)
+    sinks = await topic_sinks.bring_in_line(world, entry, may_act=may_act)
+    return replace(
+        verdict,
+        report=Report(
+            (*verdict.report.conditions, *sinks.conditions),
+            {**verdict.report.fields, **sinks.fields},
+        ),
+    )
 
 
 async def release(world: World, entry: Entry) -> Release:
@@ -173,7 +181,6 @@ def _verdict(
             "" if decision.is_synced else decision.message,
         ),
         _continuity(entry, decision, header),
-        _sinks_ready(topic),
     )
     return Verdict(
         Report(conditions, fields), notes=_notes(decision), has_acted=bool(decision.actions)
@@ -207,13 +214,6 @@ def _continuity(entry: Entry, decision: Decision, header: TopicHeader | None) ->
     return condition(DATA_CONTINUITY, False, Reason.RECREATED, f"{text}; {fix}")
 
 
-def _sinks_ready(topic: Topic) -> Condition:
-    if not topic.sinks:
-        return condition(SINKS_READY, True, Reason.SYNCED)
-    text = "this operator does not run sinks yet"
-    return condition(SINKS_READY, False, Reason.UNSUPPORTED, text)
-
-
 def _fields(topic: Topic, stream: Stream, header: TopicHeader) -> dict[str, Any]:
     return {
         "topicName": topic.topic_name,
@@ -224,7 +224,6 @@ def _fields(topic: Topic, stream: Stream, header: TopicHeader) -> dict[str, Any]
         "messages": header.messages_count,
         "sizeBytes": header.size_bytes,
         "effective": _effective(options_of(header)),
-        "sinksTotal": len(topic.sinks),
     }
 
 

@@ -1,0 +1,171 @@
+"""A topic's `sinks` as IggySink objects."""
+
+from typing import Any
+
+import pytest
+
+from iggy_operator.cluster import Ref
+from operator_world import OperatorWorld, run_in
+from planted_faults import Killed
+from resource_cases import sink
+
+TOPIC = Ref("IggyTopic", "shop", "orders")
+LAKE = Ref("IggySink", "shop", "orders.lake")
+
+
+def listed(name: str, **fields: Any) -> dict[str, Any]:
+    """An entry of a topic's `sinks`."""
+    spec = {key: item for key, item in sink(**fields)["spec"].items() if key != "topicRef"}
+    return {"name": name, **spec}
+
+
+async def given(world: OperatorWorld, *sinks: dict[str, Any], name: str = "orders") -> Ref:
+    world.give_broker()
+    world.give_stream()
+    ref = world.give_topic(name, sinks=list(sinks))
+    await world.resync()
+    return ref
+
+
+def test_each_entry_becomes_an_object_that_the_topic_owns() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"), listed("audit", maxOffsetsPerTrigger=5))
+
+        assert world.cluster.names("IggySink") == ["orders.audit", "orders.lake"]
+        value = world.cluster.objects[Ref("IggySink", "shop", "orders.audit")]
+        assert value["spec"]["topicRef"] == {"name": "orders"}
+        assert value["spec"]["maxOffsetsPerTrigger"] == 5
+        (owner,) = value["metadata"]["ownerReferences"]
+        assert owner["uid"] == world.cluster.objects[TOPIC]["metadata"]["uid"]
+
+    run_in(scenario)
+
+
+def test_what_is_as_wanted_is_left_alone() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"))
+        await world.go(120)
+        before = len(world.faults.writes)
+
+        await world.go(600)
+
+        assert world.writes()[before:] == []
+
+    run_in(scenario)
+
+
+def test_a_changed_entry_changes_its_sink_and_no_other() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"), listed("audit"))
+        audit = world.cluster.objects[Ref("IggySink", "shop", "orders.audit")]["metadata"]
+        uid = world.cluster.objects[LAKE]["metadata"]["uid"]
+
+        changed = listed("lake", suspend=True)
+        world.cluster.change_spec(TOPIC, sinks=[changed, listed("audit")])
+        await world.settle()
+
+        lake = world.cluster.objects[LAKE]
+        assert lake["spec"]["suspend"] is True
+        assert lake["metadata"]["uid"] == uid
+        assert world.cluster.objects[Ref("IggySink", "shop", "orders.audit")]["metadata"] == audit
+
+    run_in(scenario)
+
+
+def test_an_entry_that_is_taken_out_takes_its_sink_along() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"), listed("audit"))
+        own = {**sink()["spec"], "topicRef": {"name": "orders"}}
+        foreign = {"apiVersion": "iggykube.dev/v1alpha1", "kind": "IggySink", "spec": own}
+        world.cluster.put({**foreign, "metadata": {"name": "by-hand"}})
+
+        world.cluster.change_spec(TOPIC, sinks=[listed("lake")])
+        await world.go(120)
+
+        assert world.cluster.names("IggySink") == ["by-hand", "orders.lake"]
+        assert world.status(TOPIC)["sinksTotal"] == 1
+
+    run_in(scenario)
+
+
+def test_sinks_go_with_their_topic() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"))
+        world.cluster.remove(TOPIC)
+        await world.go(120)
+        assert world.cluster.names("IggySink") == []
+
+    run_in(scenario)
+
+
+def test_a_sink_of_somebody_else_is_left_alone() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        own = {**sink()["spec"], "topicRef": {"name": "orders"}}
+        foreign = {"apiVersion": "iggykube.dev/v1alpha1", "kind": "IggySink", "spec": own}
+        world.cluster.put({**foreign, "metadata": {"name": "orders.lake"}})
+        await given(world, listed("lake", suspend=True))
+
+        assert world.cluster.objects[LAKE]["spec"]["suspend"] is False
+        assert world.says(TOPIC, "SinksReady") == ("False", "NameConflict")
+        assert "not this topic's" in world.message(TOPIC, "SinksReady")
+        assert world.says(TOPIC) == ("True", "Synced")
+
+    run_in(scenario)
+
+
+def test_a_long_topic_name_is_cut_and_marked() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"), name="o" * 63)
+        (name,) = world.cluster.names("IggySink")
+        assert len(name) == 63
+        assert name.endswith(".lake")
+
+    run_in(scenario)
+
+
+def test_a_topic_that_is_paused_makes_no_sinks() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        ref = await given(world)
+        world.cluster.annotate(ref, "paused", "true")
+        world.cluster.change_spec(ref, sinks=[listed("lake")])
+        await world.go(120)
+        assert world.cluster.names("IggySink") == []
+
+    run_in(scenario)
+
+
+def test_the_topic_shows_how_its_sinks_are_doing() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        ref = await given(world, listed("lake", suspend=True))
+        await world.go(60)
+
+        status = world.status(ref)
+        assert (status["sinksTotal"], status["sinksReady"]) == (1, 0)
+        assert status["sinksSummary"] == "0/1"
+        status, reason = world.says(LAKE)
+        (row,) = world.status(ref)["sinks"]
+        assert (row["name"], row["ready"], row["reason"]) == ("lake", status, reason)
+        assert world.says(ref, "SinksReady") == ("False", reason)
+        assert world.says(ref) == ("True", "Synced")
+
+    run_in(scenario)
+
+
+@pytest.mark.parametrize("killed_after", range(1, 14))
+def test_a_process_that_is_killed_after_any_write_heals(killed_after: int) -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        world.faults.kill_after_write = killed_after
+        try:
+            await given(world, listed("lake"), listed("audit"))
+            world.cluster.change_spec(TOPIC, sinks=[listed("lake", suspend=True)])
+            await world.go(60)
+        except Killed:
+            world.faults.kill_after_write = None
+            world.start()
+        world.give_topic(sinks=[listed("lake", suspend=True)])
+        await world.go(120)
+
+        assert world.cluster.names("IggySink") == ["orders.lake"]
+        assert world.cluster.objects[LAKE]["spec"]["suspend"] is True
+
+    run_in(scenario)
