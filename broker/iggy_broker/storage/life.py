@@ -38,6 +38,13 @@ def _sync(file: File) -> None:
         raise StorageFailed(f"{file.path}: sync failed: {error}") from error
 
 
+def _sync_names(disk: Disk, folder: str) -> None:
+    try:
+        disk.sync_folder(folder)
+    except OSError as error:
+        raise StorageFailed(f"{folder}: sync failed: {error}") from error
+
+
 def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
     """Make the folder, set a stranger's aside, finish an interrupted purge."""
     decisions = []
@@ -52,6 +59,8 @@ def settle_life(place: PartitionPlace, disk: Disk) -> list[Decision]:
     if life is None and place.is_new:
         # Nobody's: a power cut brought it back without the note that says whose it was.
         target = move_away(disk, folder, suffix="stale-unknown")
+        # Should a power cut undo this, nothing in it would tell that it is not ours.
+        _sync_names(disk, layout.parents_of(folder)[0])
         why = f"it was there before the partition was made and is now {target}"
         decisions.append(Decision(DecisionKind.FOLDER_SET_ASIDE, folder, why=why))
         _make(place, disk, sync=True)

@@ -103,6 +103,24 @@ def test_a_folder_without_its_note_is_not_taken_over() -> None:
     assert disk.exists(f"{FOLDER}.stale-unknown-0")
 
 
+def test_a_folder_without_its_note_does_not_come_back_after_a_power_cut() -> None:
+    for seed in range(40):
+        world = synced_world(seed)
+        disk_of(world).remove(f"{FOLDER}/life")
+        disk_of(world).sync_folder(FOLDER)
+        world.partition.abandon()
+        world.place = replace(NEW_PLACE, incarnation=2)
+        world.stored = []
+        world.open()
+        world.append(2)
+
+        world.place = replace(world.place, is_new=False)
+        world.restart(disk_of(world).crash(power_cut=True))
+
+        found = world.everything()
+        assert found == world.stored[: len(found)], f"seed {seed}"
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_note_is_on_the_disk_with_the_first_messages(seed: int) -> None:
     world = synced_world(seed)
