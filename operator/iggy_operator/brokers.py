@@ -14,7 +14,9 @@ from iggy_operator.broker_admin import BrokerAdmin, Connect, Login
 from iggy_operator.cache import Entry
 from iggy_operator.clock import Clock
 from iggy_operator.cluster import Cluster, NotFoundError, Object, Ref
-from iggy_operator.objects import generation_of, uid_of
+from iggy_operator.desired.broker_names import broker_names
+from iggy_operator.desired.metadata import BROKER_LABEL, MANAGED_LABEL, MANAGER, label_value
+from iggy_operator.objects import generation_of, is_owned, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
 
@@ -105,11 +107,8 @@ def is_allowed(broker: Entry, namespace: str) -> bool:
 async def _login(cluster: Cluster, broker: Entry) -> Login:
     assert isinstance(broker.resource, Broker)
     spec = broker.resource.spec
-    if broker.resource.mode != "External":
-        raise Blocked(
-            Reason.UNSUPPORTED,
-            "this operator does not run brokers yet: run one and use mode External",
-        )
+    if broker.resource.mode == "Managed":
+        return await _managed_login(cluster, broker, broker.resource)
     external = spec["external"]
     if "caSecretName" in external:
         raise Blocked(
@@ -121,6 +120,41 @@ async def _login(cluster: Cluster, broker: Entry) -> Login:
     secret = await read_secret(cluster, broker.ref.namespace, name)
     username = secret_text(secret, "username")
     return Login(external["tcp"], username, secret_text(secret, "password"))
+
+
+async def _managed_login(cluster: Cluster, entry: Entry, broker: Broker) -> Login:
+    if broker.spec["hibernate"]:
+        text = f"{entry.ref} hibernates: set its spec.hibernate to false"
+        raise Blocked(Reason.BROKER_NOT_READY, text)
+    name = broker.spec.get("rootCredentialsSecretName")
+    generated = broker_names(broker.key.name).root_secret
+    try:
+        secret = await cluster.get(Ref("Secret", broker.key.namespace, name or generated))
+    except NotFoundError:
+        text = f"{entry.ref} has no Secret of its root user yet: see its conditions"
+        raise Blocked(Reason.BROKER_NOT_READY, text) from None
+    if name is None and not is_root_secret_ours(secret, entry):
+        raise Blocked(Reason.BROKER_NOT_READY, f"{entry.ref} is not ready: see its conditions")
+    return Login(
+        managed_address(broker), secret_text(secret, "username"), secret_text(secret, "password")
+    )
+
+
+def managed_address(broker: Broker) -> str:
+    """Where a managed broker's Service is found, from anywhere in the cluster."""
+    host = f"{broker_names(broker.key.name).base}.{broker.key.namespace}.svc"
+    return f"{host}:{broker.spec['listeners']['tcpPort']}"
+
+
+def is_root_secret_ours(secret: Object, broker: Entry) -> bool:
+    """Whether we made it: for this object, or for an earlier one whose volume was kept."""
+    metadata = secret["metadata"]
+    labels = metadata.get("labels", {})
+    is_kept = not metadata.get("ownerReferences") and (
+        labels.get(MANAGED_LABEL) == MANAGER
+        and labels.get(BROKER_LABEL) == label_value(broker.ref.name)
+    )
+    return bool(is_kept or is_owned(secret, broker.value))
 
 
 async def read_secret(cluster: Cluster, namespace: str, name: str) -> Object:

@@ -130,7 +130,10 @@ class Cluster(Protocol):
         ...
 
     async def create(self, value: Object) -> Object:
-        """A new object. Raises ConflictError if there is one of that name."""
+        """A new object. Its fields are ours as if applied: a later `apply` without one removes it.
+
+        Raises ConflictError if there is one of that name.
+        """
         ...
 
     async def apply(self, value: Object) -> Object:

@@ -17,6 +17,10 @@ PAUSED: Final = "Paused"
 CREDENTIALS_READY: Final = "CredentialsReady"
 DATA_CONTINUITY: Final = "DataContinuity"
 SINKS_READY: Final = "SinksReady"
+PROGRESSING: Final = "Progressing"
+STORAGE_READY: Final = "StorageReady"
+CONFIG_APPLIED: Final = "ConfigApplied"
+ARCHIVE_HEALTHY: Final = "ArchiveHealthy"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from iggy_operator.conditions import (
     CREDENTIALS_READY,
     PAUSED,
     READY,
+    STORAGE_READY,
     SYNCED,
     Condition,
     Truth,
@@ -40,11 +41,14 @@ _NAMES: Final = frozenset({ErrorCode.INVALID_STREAM_NAME, ErrorCode.INVALID_TOPI
 _CREDENTIALS: Final = frozenset(
     {Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.UNAUTHORIZED}
 )
-_TOLD: Final = frozenset({READY, SYNCED, CREDENTIALS_READY})
+_TOLD: Final = frozenset({READY, SYNCED, CREDENTIALS_READY, STORAGE_READY})
 """Conditions whose transitions become events."""
 _WAITING: Final = frozenset(
-    {Reason.PENDING, Reason.BROKER_NOT_FOUND, Reason.BROKER_NOT_READY, Reason.STREAM_NOT_FOUND}
-)
+    {
+        Reason.PENDING, Reason.BROKER_NOT_FOUND, Reason.BROKER_NOT_READY, Reason.STREAM_NOT_FOUND,
+        Reason.VOLUME_PENDING, Reason.ROLLING_OUT, Reason.HIBERNATED,
+    }
+)  # fmt: skip
 _NEVER: Final = {"status": "Unknown", "reason": Reason.PENDING}
 
 

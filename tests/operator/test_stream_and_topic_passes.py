@@ -320,27 +320,6 @@ def test_a_paused_topic_that_vanished_is_counted_once_when_it_goes_on() -> None:
     run_in(scenario)
 
 
-def test_a_managed_broker_says_that_it_is_not_run_yet() -> None:
-    async def scenario(world: OperatorWorld) -> None:
-        world.cluster.put(
-            {
-                "apiVersion": "iggykube.dev/v1alpha1",
-                "kind": "IggyBroker",
-                "metadata": {"name": "main"},
-                "spec": {},
-            }
-        )
-        stream = world.give_stream()
-
-        await world.resync()
-
-        for ref in (BROKER, stream):
-            assert world.says(ref) == ("False", "Unsupported")
-            assert "External" in world.message(ref)
-
-    run_in(scenario)
-
-
 def test_a_reconcile_at_annotation_leads_to_a_pass_at_once() -> None:
     async def scenario(world: OperatorWorld) -> None:
         _, topic = await given_all(world)

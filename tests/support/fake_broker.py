@@ -41,16 +41,18 @@ class FakeBroker:
         self.caller = USERNAME
         self.is_down = False
         self.password = PASSWORD
+        self.address = ADDRESS
+        self.username = USERNAME
         self.attempts = 0
         self._numbers = itertools.count(1)
 
     async def connect(self, address: str, username: str, password: str) -> FakeConnection:
         await asyncio.sleep(0)
         self.attempts += 1
-        if self.is_down or address != ADDRESS:
+        if self.is_down or address != self.address:
             raise LinkError(f"cannot connect to {address}: connection refused")
         found = self.people.get(username)
-        right = self.password if username == USERNAME else found and found.password
+        right = self.password if username == self.username else found and found.password
         if password != right:
             raise ClientError(ErrorCode.INVALID_CREDENTIALS, f"login of {username}")
         if found is not None and found.user.status != 1:

@@ -37,6 +37,7 @@ Path = tuple[Any, ...]
 USER = "kubectl"
 # Lists that are maps: a field of the item tells which one it is. All others are one value.
 _KEYED = {"conditions": "type", "sinks": "name", "accessTokens": "name", "ownerReferences": "uid"}
+_ATOMIC = ("selector", "nodeSelector")  # maps that are one value (Kubernetes)
 _IDENTITY = [("metadata", "name"), ("metadata", "namespace"), ("metadata", "uid")]
 
 
@@ -48,7 +49,10 @@ class FakeCluster:
         self.faults = faults or Faults()
         self.objects: dict[Ref, dict[str, Any]] = {}
         self.events: list[Event] = []
+        self.missing_kinds: set[str] = set()  # their definitions are not installed
         self.watchers: list[Callable[[Ref, Object | None], None]] = []
+        self.admission: list[Callable[[Mapping[str, Any], Mapping[str, Any]], None]] = []
+        """Each sees the old and the new state of an object, and may raise InvalidError."""
         self._numbers = itertools.count(1)
         self._owners: dict[str, dict[Path, set[str]]] = {}  # uid -> field -> managers
 
@@ -62,6 +66,8 @@ class FakeCluster:
         self, kind: str, *, namespace: str | None = None, labels: Mapping[str, str] | None = None
     ) -> Sequence[Object]:
         call = await self._begin("list", kind, is_write=False)
+        if kind in self.missing_kinds:
+            raise NotFoundError(f"there is no kind {kind}")
         wanted = set((labels or {}).items())
         found = [
             copy.deepcopy(value)
@@ -179,6 +185,11 @@ class FakeCluster:
             if ref in self.objects:
                 self._delete(ref, orphan=False)
 
+    def change(self, ref: Ref, **fields: Any) -> None:
+        """Top-level fields by hand, such as the status that another controller writes."""
+        new = copy.deepcopy(self._found(ref)) | copy.deepcopy(fields)
+        self._replace(ref, new)
+
     def names(self, kind: str) -> Sequence[str]:
         return sorted(ref.name for ref in self.objects if ref.kind == kind)
 
@@ -210,6 +221,10 @@ class FakeCluster:
             for path in _leaves({"spec": new.get("spec", {})}):
                 self._own(f"uid-{number}", path, manager)
             new = _with_defaults(new)
+        else:
+            for path in _leaves({key: item for key, item in new.items() if key != "status"}):
+                if path[:2] not in _IDENTITY and path[0] not in ("apiVersion", "kind"):
+                    self._own(f"uid-{number}", path, manager)
         new["metadata"] |= {
             "uid": f"uid-{number}",
             "generation": 1,
@@ -237,7 +252,14 @@ class FakeCluster:
             wanted = {"status": value.get("status", {})}
         else:
             wanted = {key: item for key, item in value.items() if key != "status"}
+        old_owners = copy.deepcopy(self._owners.get(value["metadata"]["uid"], {}))
         new = self._merged(ref, _leaves(wanted), status=status)
+        try:
+            for check in self.admission:
+                check(self.objects[ref], new)
+        except InvalidError:
+            self._owners[value["metadata"]["uid"]] = old_owners
+            raise
         self._replace(ref, new)
         self.faults.after(call)
         return copy.deepcopy(self.objects[ref])
@@ -322,7 +344,7 @@ def _leaves(value: Any, path: Path = ()) -> dict[Path, Any]:
             for item in value
             for inner, leaf in _leaves(item, (*path, (key, item[key]))).items()
         } or {path: []}
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and value and not (path and path[-1] in _ATOMIC):
         return {
             inner: leaf
             for name, item in value.items()

@@ -50,7 +50,10 @@ def root_secret(broker: Broker, owner: Owner) -> SecretShape | None:
     if broker.mode == "External" or "rootCredentialsSecretName" in broker.spec:
         return None
     name = broker_names(broker.key.name).root_secret
-    metadata = broker_family(broker, owner).metadata(name)
+    storage = broker.spec["storage"]
+    # The volume knows its password, so the Secret stays as long as the volume does.
+    is_owned = storage["ephemeral"] or storage["retentionPolicy"] == "Delete"
+    metadata = broker_family(broker, owner).metadata(name, is_owned=is_owned)
     return SecretShape(_secret("kubernetes.io/basic-auth", metadata), ("username", "password"))
 
 

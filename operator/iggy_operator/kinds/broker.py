@@ -1,8 +1,10 @@
-"""IggyBroker with mode External: whether it answers and lets us in, and how it is doing."""
+"""IggyBroker: with mode External whether it answers and lets us in, and how it is doing."""
 
 from iggy_operator.blocked import Blocked
 from iggy_operator.cache import Entry
 from iggy_operator.conditions import CREDENTIALS_READY, READY, condition
+from iggy_operator.kinds import broker_managed
+from iggy_operator.kinds.broker_report import stats_fields
 from iggy_operator.kinds.common import Release, Verdict, World
 from iggy_operator.objects import is_deleting
 from iggy_operator.reasons import Reason
@@ -11,10 +13,12 @@ from iggy_operator.status import Report
 
 
 async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
-    """One pass; there is nothing to act on. Raises Blocked, BrokerError, ClusterError."""
+    """One pass. Raises Blocked, BrokerError, ClusterError."""
     assert isinstance(entry.resource, Broker)
     if is_deleting(entry.value):
         raise Blocked(Reason.DELETING, "the object is being deleted", ready="False")
+    if entry.resource.mode == "Managed":
+        return await broker_managed.reconcile(world, entry, may_act=may_act)
     admin = await world.brokers.admin(world.cluster, entry)
     stats = await admin.stats()
     address = admin.login.address
@@ -24,18 +28,11 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     )
     fields = {
         "endpoints": {"tcp": address, "http": entry.resource.spec["external"]["http"]},
-        "version": stats.server_version,
-        "counts": {
-            "streams": stats.streams_count,
-            "topics": stats.topics_count,
-            "partitions": stats.partitions_count,
-            "messages": stats.messages_count,
-            "clients": stats.clients_count,
-        },
+        **stats_fields(stats),
     }
     return Verdict(Report(conditions, fields))
 
 
 async def release(world: World, entry: Entry) -> Release:
-    """An external broker is left as it is."""
+    """An external broker is left as it is; Kubernetes deletes what belongs to a managed one."""
     return Release()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from secrets import token_urlsafe
 from typing import Any, Final
 
+from iggy_operator import API_VERSION
 from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import BrokerAdmin, BrokerRefusedError
 from iggy_operator.brokers import BrokerPool, check_allowed, is_allowed
@@ -24,11 +25,13 @@ from iggy_operator.objects import (
     uid_of,
 )
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Broker, DeletionPolicy, Key, Stream, Topic
+from iggy_operator.resources import DEFAULT_BROKER, Broker, DeletionPolicy, Key, Stream, Topic
 from iggy_operator.status import Report, wanted_status
 from iggy_wire.errors import ErrorCode
 
 _PASSWORD_BYTES: Final = 24
+_MADE_S: Final = 5.0
+"""A new broker is looked for again."""
 TAKEN: Final = frozenset(
     {ErrorCode.STREAM_NAME_ALREADY_EXISTS, ErrorCode.TOPIC_NAME_ALREADY_EXISTS}
 )
@@ -93,6 +96,25 @@ def broker_of(world: World, entry: Entry, broker: Key) -> Entry:
         raise Blocked(Reason.BROKER_NOT_READY, f"{found.ref} is not ready: see its conditions")
     check_allowed(found, entry.ref.namespace)
     return found
+
+
+async def broker_for(world: World, entry: Entry, broker: Key, *, may_act: bool) -> Entry:
+    """As `broker_of`; the default broker of the object's own namespace is made if there is none.
+
+    It has no owner, and nobody but a person deletes it. Raises Blocked, ClusterError.
+    """
+    is_default = broker == Key(entry.ref.namespace, DEFAULT_BROKER)
+    ref = Ref("IggyBroker", broker.namespace, broker.name)
+    if may_act and is_default and world.cache.get(ref) is None:
+        metadata = {"name": ref.name, "namespace": ref.namespace}
+        value = {"apiVersion": API_VERSION, "kind": ref.kind, "metadata": metadata, "spec": {}}
+        text = f"{ref} was not there and is being made: brokerRef names no other"
+        try:
+            await world.cluster.create(value)
+        except ConflictError:
+            text = f"{ref} has just been made"
+        raise Blocked(Reason.BROKER_NOT_READY, text, again_s=_MADE_S)
+    return broker_of(world, entry, broker)
 
 
 def check_owner(world: World, entry: Entry, broker: Entry) -> None:

@@ -20,7 +20,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     """One pass. Raises Blocked, BrokerError, ClusterError."""
     stream = entry.resource
     assert isinstance(stream, Stream)
-    broker = common.broker_of(world, entry, stream.broker)
+    broker = await common.broker_for(world, entry, stream.broker, may_act=may_act)
     common.check_owner(world, entry, broker)
     admin = await world.brokers.admin(world.cluster, broker)
     known = status_of(entry.value).get("incarnation")

@@ -40,7 +40,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     """One pass. Raises Blocked, BrokerError, ClusterError."""
     user = entry.resource
     assert isinstance(user, User)
-    item = common.broker_of(world, entry, user.broker)
+    item = await common.broker_for(world, entry, user.broker, may_act=may_act)
     common.check_owner(world, entry, item)
     assert isinstance(item.resource, Broker)
     admin = await world.brokers.admin(world.cluster, item)

@@ -1,0 +1,157 @@
+"""IggyBroker with mode Managed: one pod with its volume, Services and settings.
+
+Everything is read, then decided at once, then written in an order in which every prefix heals:
+Secret, claim, the small children, the StatefulSet, what is unwanted, the pod.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from iggy_operator.blocked import Blocked
+from iggy_operator.broker_admin import BrokerDeniedError, BrokerError
+from iggy_operator.cache import Entry
+from iggy_operator.cluster import NotFoundError, Object, Ref
+from iggy_operator.decide.brokers import (
+    Rollout,
+    Storage,
+    decide_rollout,
+    decide_storage,
+    may_grow,
+)
+from iggy_operator.desired import broker_config
+from iggy_operator.desired.broker import broker_children
+from iggy_operator.desired.metadata import Manifest, owner_of
+from iggy_operator.kinds import broker_children as children
+from iggy_operator.kinds import broker_report
+from iggy_operator.kinds.broker_report import Facts
+from iggy_operator.kinds.common import Verdict, World
+from iggy_operator.objects import annotation, is_deleting, ref_of, uid_of
+from iggy_operator.reasons import Reason
+from iggy_operator.reporting import trouble
+from iggy_operator.resources import Broker
+from iggy_operator.status import Report
+
+_NO_MONITOR: Final = (
+    "monitoring.podMonitor: this cluster does not know PodMonitors: install Prometheus' operator, "
+    "or set it to false"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a pass has read, and what it makes of it."""
+
+    storage: Storage
+    rollout: Rollout
+    small: tuple[Manifest, ...]
+    """All children but the StatefulSet."""
+    live: dict[Ref, Object]
+    pod: Object | None
+    claim: Object | None
+
+
+async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
+    """One pass. Raises Blocked, ClusterError."""
+    broker = entry.resource
+    assert isinstance(broker, Broker)
+    if problems := broker_config.problems(broker):
+        raise Blocked(Reason.UNSUPPORTED, "; ".join(problems))
+    plan = await _planned(world, entry, broker)
+    secret_name = await children.check_root_secret(world, entry, may_act=may_act)
+    missing = ""
+    has_acted = False
+    if may_act:
+        has_acted, missing = await _act(world, entry, plan)
+    facts = await _facts(world, entry, plan, has_acted=has_acted)
+    facts = replace(facts, root_secret_name=secret_name, missing=missing)
+    facts = await _asked(world, entry, facts) if broker_report.is_serving(facts) else facts
+    conditions = broker_report.conditions_of(facts)
+    fields = broker_report.fields_of(facts, entry.value, now_s=world.clock.now_s())
+    return Verdict(Report(conditions, fields), again_s=broker_report.again_s(facts))
+
+
+async def _planned(world: World, entry: Entry, broker: Broker) -> _Plan:
+    pod, claim = await _pod_and_claim(world, entry)
+    wanted = _children(world, entry, broker)
+    live = await children.observe(world, entry, [ref_of(child) for child in wanted])
+    stateful_set = next((item for ref, item in live.items() if ref.kind == "StatefulSet"), None)
+    obstacle = ""
+    if claim is not None and may_grow(broker, claim):
+        obstacle = await children.growth_obstacle(world, entry, claim)
+    storage = decide_storage(broker, stateful_set, claim, obstacle=obstacle)
+    wanted = _children(world, entry, storage.broker)
+    rendered = next(child for child in wanted if child["kind"] == "StatefulSet")
+    rollout = decide_rollout(stateful_set, pod, rendered)
+    small = tuple(child for child in wanted if child["kind"] != "StatefulSet")
+    return _Plan(storage, rollout, small, live, pod, claim)
+
+
+def _children(world: World, entry: Entry, broker: Broker) -> tuple[Manifest, ...]:
+    return broker_children(
+        broker,
+        owner_of(entry.value),
+        world.product,
+        restart_at=annotation(entry.value, "restart-at"),
+    )
+
+
+async def _pod_and_claim(world: World, entry: Entry) -> tuple[Object | None, Object | None]:
+    pod = await children.found(world.cluster, children.pod_ref(entry))
+    if pod is not None and not children.is_labelled(pod, entry):
+        pod = None
+    return pod, await children.found(world.cluster, children.claim_ref(entry))
+
+
+async def _act(world: World, entry: Entry, plan: _Plan) -> tuple[bool, str]:
+    """Whether anything was written, and what this cluster does not know."""
+    has_acted, missing = False, ""
+    if plan.storage.grow_to and plan.claim is not None:
+        await children.grow(world, plan.claim, plan.storage.grow_to)
+        has_acted = True
+    for child in plan.small:
+        try:
+            has_acted |= await children.write(world, child, plan.live.get(ref_of(child)))
+        except NotFoundError:
+            if child["kind"] != "PodMonitor":
+                raise
+            missing = _NO_MONITOR
+    has_acted |= await _write_stateful_set(world, plan)
+    wanted = {ref_of(child) for child in plan.small}
+    has_acted |= await children.remove_unwanted(world, entry, wanted)
+    if plan.rollout.restart and plan.pod is not None and not is_deleting(plan.pod):
+        await world.cluster.delete(ref_of(plan.pod), uid=uid_of(plan.pod))
+        has_acted = True
+    return has_acted, missing
+
+
+async def _write_stateful_set(world: World, plan: _Plan) -> bool:
+    rollout = plan.rollout
+    old = plan.live.get(ref_of(rollout.manifest))
+    if rollout.step == "Keep":
+        return False
+    if rollout.step == "Replace":
+        assert old is not None, "only what is there is replaced"
+        await world.cluster.delete(ref_of(old), uid=uid_of(old), propagation="Orphan")
+        old = None
+    return await children.write(world, rollout.manifest, old)
+
+
+async def _facts(world: World, entry: Entry, plan: _Plan, *, has_acted: bool) -> Facts:
+    """What is true after the writes."""
+    pod, claim, rollout = plan.pod, plan.claim, plan.rollout
+    if has_acted:
+        pod, claim = await _pod_and_claim(world, entry)
+        rollout = replace(rollout, waiting=()) if rollout.restart else rollout
+    assert isinstance(entry.resource, Broker)
+    return Facts(entry.resource, plan.storage, rollout, pod, claim)
+
+
+async def _asked(world: World, entry: Entry, facts: Facts) -> Facts:
+    """What the broker itself says."""
+    try:
+        admin = await world.brokers.admin(world.cluster, entry)
+        return replace(facts, stats=await admin.stats())
+    except BrokerError as error:
+        if isinstance(error, BrokerDeniedError):
+            world.brokers.distrust(entry.ref)
+        return replace(facts, trouble=trouble(error))

@@ -1,0 +1,121 @@
+"""Whatever single write of a managed broker's life the process ends after, it heals."""
+
+import pytest
+
+from iggy_operator.cluster import (
+    ConflictError,
+    Ref,
+    ServerFailedError,
+    ThrottledError,
+    UnreachableError,
+)
+from managed_world import (
+    BROKER,
+    CLAIM,
+    POD,
+    STATEFUL_SET,
+    ManagedWorld,
+    rendered_size,
+    run_managed,
+    wish,
+)
+from planted_faults import Killed, Made
+
+EVERY = 4  # all calls take long, and say the same
+
+
+async def life(world: ManagedWorld, *, kill_after: int | None = None) -> None:
+    """Make, use, change, grow, restart, hibernate, thin out."""
+    world.faults.kill_after_write = kill_after
+    stream = world.give_stream()
+    world.give_managed(monitoring={"podMonitor": True})
+    await live(world)
+    assert world.says(stream) == ("True", "Synced")
+    password = world.secret("main-root", "password")
+    world.cluster.change_spec(BROKER, config={"heartbeat.interval": "40 s"})
+    await live(world)
+    assert world.cluster.objects[Ref("ConfigMap", "shop", "main-config")]["data"]
+    pod = world.uid(POD)
+    wish(world, "20Gi")
+    await live(world)
+    assert world.claimed() == rendered_size(world) == "20Gi"
+    assert world.uid(POD) == pod
+    world.cluster.annotate(BROKER, "restart-at", "2026-05-01T12:00:00Z")
+    await live(world)
+    assert world.uid(POD) != pod
+    world.cluster.change_spec(BROKER, hibernate=True, networkPolicy={"enabled": False})
+    await live(world)
+    assert world.says(BROKER) == ("False", "Hibernated")
+    assert world.cluster.names("NetworkPolicy") == world.cluster.names("Pod") == []
+    world.cluster.change_spec(BROKER, hibernate=False)
+    await live(world)
+    assert world.says(BROKER) == ("True", "Synced")
+    assert world.says(stream) == ("True", "Synced")
+    assert world.secret("main-root", "password") == password
+    assert len(world.sets.started) == 4
+    assert "resourceVersion" in world.cluster.objects[STATEFUL_SET]["metadata"]
+    world.cluster.remove(BROKER)
+    await live(world)
+    assert world.cluster.names("StatefulSet") == []
+    assert world.cluster.names("PersistentVolumeClaim") == [CLAIM.name]
+
+
+async def live(world: ManagedWorld) -> None:
+    """Until all has come to rest, in as many lives as it takes."""
+    try:
+        await world.resync()
+        await world.go(130)
+    except Killed:
+        world.faults.kill_after_write = None
+        world.start()
+        await world.resync()
+        await world.go(130)
+
+
+def test_a_kill_after_every_single_write_heals() -> None:
+    writes_count = len(run_managed(life).faults.writes)
+    assert writes_count > 20
+
+    for kill_after in range(1, writes_count + 1):
+        world = run_managed(lambda world, at=kill_after: life(world, kill_after=at))  # type: ignore[misc]
+
+        assert world.faults.kill_after_write is None, f"write {kill_after} never came"
+
+
+FAULTS: list[Exception] = [
+    ServerFailedError("500"),
+    UnreachableError("cut"),
+    ThrottledError("429", retry_after_s=3),
+    ConflictError("409"),
+]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+def test_a_fault_at_any_write_heals(fault: Exception, lost: bool) -> None:
+    count = lives_with(fault, at=0, lost=lost)
+    assert count > 20
+
+    for at in range(1, count, EVERY):
+        assert lives_with(fault, at=at, lost=lost) >= at
+
+
+def lives_with(fault: Exception, *, at: int, lost: bool) -> int:
+    """A whole life with a fault at one write to the cluster; how many there were."""
+    hit: list[Made] = []
+
+    def fail(call: Made) -> Exception | None:
+        if call.verb[0].isupper() or not call.is_write:
+            return None
+        hit.append(call)
+        return fault if len(hit) == at else None
+
+    async def scenario(world: ManagedWorld) -> None:
+        if lost:
+            world.faults.lose = fail
+        else:
+            world.faults.fail = fail
+        await life(world)
+
+    run_managed(scenario)
+    return len(hit)

@@ -1,0 +1,156 @@
+"""Kubernetes' controller of StatefulSets with one pod, and the storage behind claims, in memory."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fake_cluster import FakeCluster
+from iggy_operator.cluster import InvalidError, Object, Ref
+from iggy_operator.units import quantity
+
+# What a StatefulSet lets nobody change (Kubernetes).
+_IMMUTABLE = ("selector", "serviceName", "podManagementPolicy", "volumeClaimTemplates")
+
+
+class FakeStatefulSets:
+    """Acts at once on each write: makes claims, pods, replaces them; pods are ready at once."""
+
+    def __init__(self, cluster: FakeCluster, on_start: Callable[[Object], None]) -> None:
+        self._cluster = cluster
+        self._on_start = on_start
+        self.binds_claims = True
+        self.grows_volumes = True
+        self.started: list[str] = []
+        """Uids of all pods that ever were."""
+        cluster.watchers.append(self._watch)
+        cluster.admission.append(self._check)
+        self.give_class("standard", grows=True)
+
+    def give_class(self, name: str, *, grows: bool) -> None:
+        value = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
+        self._cluster.put(
+            {**value, "metadata": {"name": name}, "allowVolumeExpansion": grows}, namespace=""
+        )
+
+    def bind(self) -> None:
+        """Claims that wait get their volumes."""
+        self.binds_claims = True
+        for ref in list(self._cluster.objects):
+            if ref.kind == "StatefulSet":
+                self._control(ref)
+
+    def _watch(self, ref: Ref, value: Object | None) -> None:
+        if ref.kind == "StatefulSet" and value is not None:
+            self._control(ref)
+        elif ref.kind == "PersistentVolumeClaim" and value is not None:
+            self._serve(ref)
+        elif ref.kind == "Pod" and value is None:
+            for other in list(self._cluster.objects):
+                if other.kind == "StatefulSet" and ref.name == f"{other.name}-0":
+                    self._control(other)
+
+    def _check(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        if old["kind"] == "StatefulSet":
+            for name in _IMMUTABLE:
+                if old["spec"].get(name) != new["spec"].get(name):
+                    raise InvalidError(f"spec.{name}: Forbidden: updates to it are forbidden")
+        if old["kind"] == "PersistentVolumeClaim":
+            sizes = [quantity(item["spec"]["resources"]["requests"]["storage"])
+                     for item in (old, new)]  # fmt: skip
+            if sizes[1] < sizes[0]:
+                raise InvalidError("spec.resources.requests.storage: Forbidden: can not be less")
+            grows = self._class_of(old).get("allowVolumeExpansion")
+            if sizes[1] > sizes[0] and not grows:
+                raise InvalidError("only dynamically provisioned pvc can be resized")
+
+    def _class_of(self, claim: Mapping[str, Any]) -> Mapping[str, Any]:
+        ref = Ref("StorageClass", "", claim["spec"].get("storageClassName", ""))
+        return self._cluster.objects.get(ref, {})
+
+    def _control(self, ref: Ref) -> None:
+        value = self._cluster.objects.get(ref)
+        if value is None:
+            return
+        pod = Ref("Pod", ref.namespace, f"{ref.name}-0")
+        found = self._cluster.objects.get(pod)
+        if value["spec"]["replicas"] == 0:
+            if found is not None:
+                self._cluster.remove(pod)
+            return
+        is_bound = all(self._claim(value, item) for item in
+                       value["spec"].get("volumeClaimTemplates", ()))  # fmt: skip
+        if found is None:
+            self._start(value, pod, is_ready=is_bound)
+            return
+        self._adopt(found, value)
+        is_rolling = value["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+        is_same = found["spec"] == _running(value)
+        if is_rolling and not (is_same and _marks(found) == _marks(value["spec"]["template"])):
+            self._cluster.remove(pod)  # and its end leads here again
+        elif is_bound and not found["status"]["conditions"]:
+            self._cluster.change(pod, status=_READY)
+            self._on_start(found)
+
+    def _adopt(self, child: dict[str, Any], owner: Mapping[str, Any]) -> None:
+        child["metadata"]["ownerReferences"] = [_reference(owner)]
+
+    def _claim(self, value: Mapping[str, Any], template: Mapping[str, Any]) -> bool:
+        metadata = value["metadata"]
+        name = f"{template['metadata']['name']}-{metadata['name']}-0"
+        ref = Ref("PersistentVolumeClaim", metadata["namespace"], name)
+        if ref not in self._cluster.objects:
+            spec = {"storageClassName": "standard", **copy.deepcopy(template["spec"])}
+            labels = dict(template["metadata"]["labels"])
+            self._cluster.put(
+                {"apiVersion": "v1", "kind": ref.kind, "spec": spec, "status": {},
+                 "metadata": {"name": name, "labels": labels}}, namespace=ref.namespace,
+            )  # fmt: skip
+        claim = self._cluster.objects[ref]
+        is_deleted = (
+            value["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
+        )
+        claim["metadata"]["ownerReferences"] = [_reference(value)] if is_deleted else []
+        self._serve(ref)
+        return bool(self._cluster.objects[ref]["status"].get("phase") == "Bound")
+
+    def _serve(self, ref: Ref) -> None:
+        claim = self._cluster.objects[ref]
+        size = claim["spec"]["resources"]["requests"]["storage"]
+        status = {"phase": "Pending"}
+        if self.binds_claims or claim["status"].get("phase") == "Bound":
+            before = claim["status"].get("capacity", {}).get("storage", size)
+            capacity = size if self.grows_volumes else before
+            status = {"phase": "Bound", "capacity": {"storage": capacity}}  # type: ignore[dict-item]
+        self._cluster.change(ref, status=status)
+
+    def _start(self, value: Mapping[str, Any], pod: Ref, *, is_ready: bool) -> None:
+        template = value["spec"]["template"]
+        metadata = {"name": pod.name, **copy.deepcopy(template["metadata"])}
+        made = self._cluster.put(
+            {"apiVersion": "v1", "kind": "Pod", "spec": _running(value),
+             "metadata": {**metadata, "ownerReferences": [_reference(value)]},
+             "status": _READY if is_ready else {"conditions": []}}, namespace=pod.namespace,
+        )  # fmt: skip
+        self.started.append(made["metadata"]["uid"])
+        if is_ready:
+            self._on_start(made)
+
+
+_READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def _running(value: Mapping[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = copy.deepcopy(value["spec"]["template"]["spec"])
+    return spec
+
+
+def _marks(value: Mapping[str, Any]) -> Any:
+    return value["metadata"].get("annotations", {})
+
+
+def _reference(owner: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
+    own = {name: owner["metadata"][name] for name in ("name", "uid")}
+    return {**names, **own, "controller": True}
