@@ -3,7 +3,7 @@
 import pytest
 
 from desired_cases import NEXT_RELEASE
-from iggy_operator.cluster import DeniedError, Ref
+from iggy_operator.cluster import DeniedError, NotFoundError, Ref
 from managed_world import BROKER, CLAIM, POD, ROOT, STATEFUL_SET, ManagedWorld, run_managed, started
 from planted_faults import Made
 
@@ -15,6 +15,7 @@ def test_a_broker_is_made_and_says_so() -> None:
         await started(world, shards={"count": 2})
 
         assert [kind for kind in NEEDED if not world.cluster.names(kind)] == []
+        assert world.cluster.names("PodDisruptionBudget") == []  # would hold a drain up
         status = world.status(BROKER)
         assert status["endpoints"] == {"tcp": "main.shop.svc:8090"}
         assert status["version"] == "0.0.1"
@@ -217,6 +218,8 @@ def test_a_hibernating_broker_keeps_its_volume_and_comes_back() -> None:
         assert world.says(BROKER) == ("False", "Hibernated")
         assert world.cluster.names("Pod") == []
         assert world.says(stream) == ("False", "BrokerNotReady")
+        assert {"image", "configHash"} & set(world.status(BROKER)) == set()
+        assert world.status(BROKER)["shards"] == {"desired": 0, "ready": 0}
         world.cluster.change_spec(BROKER, hibernate=False)
         await world.go(70)
 
@@ -283,6 +286,46 @@ def test_a_missing_right_to_list_optional_kinds_stops_nothing() -> None:
 
         world.faults.fail = fail
         await started(world)
+
+    run_managed(scenario)
+
+
+def test_a_monitor_that_the_cluster_does_not_know_holds_nothing_up() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        def fail(call: Made) -> Exception | None:
+            is_monitor = "PodMonitor" in call.what
+            return NotFoundError("no such kind") if is_monitor else None
+
+        world.faults.fail = fail
+        await started(world, monitoring={"podMonitor": True})
+        assert world.says(BROKER, "ConfigApplied") == ("False", "Unsupported")
+        assert "monitoring.podMonitor" in world.message(BROKER, "ConfigApplied")
+
+        world.faults.fail = lambda call: None
+        await world.go(70)
+
+        assert world.cluster.names("PodMonitor") == ["main"]
+        assert world.says(BROKER, "ConfigApplied") == ("True", "Synced")
+
+    run_managed(scenario)
+
+
+def test_a_pod_that_cannot_start_is_told_in_kubernetes_own_words() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        await started(world)
+        waiting = {"reason": "CrashLoopBackOff", "message": "back-off 40s"}
+        world.cluster.change(
+            POD,
+            status={
+                "conditions": [{"type": "Ready", "status": "False"}],
+                "containerStatuses": [{"state": {"waiting": waiting}}],
+            },
+        )
+        await world.go(70)
+
+        assert world.says(BROKER) == ("False", "BrokerNotReady")
+        assert "CrashLoopBackOff back-off 40s" in world.message(BROKER)
+        assert world.status(BROKER)["shards"] == {"desired": 1, "ready": 0}
 
     run_managed(scenario)
 

@@ -83,6 +83,21 @@ def test_a_lost_stateful_set_does_not_restart_its_pod() -> None:
     run_managed(scenario)
 
 
+@pytest.mark.parametrize(
+    ("free", "state"), [(16, ("True", "Synced")), (15, ("False", "DiskPressure"))]
+)
+def test_a_volume_that_fills_up_is_told(free: int, state: tuple[str, str]) -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        world.broker.disk = (100, free)
+        await started(world)
+
+        assert world.says(BROKER, "StorageReady") == state
+        storage = world.status(BROKER)["storage"]
+        assert (storage["usedBytes"], storage["usedPercent"]) == (100 - free, 100 - free)
+
+    run_managed(scenario)
+
+
 def test_a_wish_to_shrink_changes_nothing() -> None:
     async def scenario(world: ManagedWorld) -> None:
         await started(world)

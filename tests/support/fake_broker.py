@@ -43,6 +43,8 @@ class FakeBroker:
         self.password = PASSWORD
         self.address = ADDRESS
         self.username = USERNAME
+        self.disk = (0, 0)
+        """Bytes of its disk, and how many of them are free."""
         self.attempts = 0
         self._numbers = itertools.count(1)
 
@@ -242,7 +244,11 @@ def _get_groups(broker: FakeBroker, request: Any) -> replies.Groups:
 
 def _get_stats(broker: FakeBroker, request: requests.GetStats) -> replies.Stats:
     return replies.Stats(
-        streams_count=len(broker.streams), topics_count=len(broker.topics), server_version="0.0.1"
+        streams_count=len(broker.streams),
+        topics_count=len(broker.topics),
+        server_version="0.0.1",
+        total_disk_space=broker.disk[0],
+        free_disk_space=broker.disk[1],
     )
 
 

@@ -228,7 +228,7 @@ def _used_percent(stats: Stats | None) -> int | None:
 
 def _pod_fields(pod: Object | None) -> dict[str, Any]:
     if pod is None:
-        return {}
+        return {"image": None, "configHash": None}
     images = [item["image"] for item in pod["spec"]["containers"] if item["name"] == CONTAINER]
     marks: Mapping[str, str] = pod["metadata"].get("annotations", {})
     return {
