@@ -2,7 +2,6 @@
 
 import pytest
 
-from desired_cases import NEXT_RELEASE
 from iggy_operator.cluster import DeniedError, NotFoundError, Ref
 from managed_world import BROKER, CLAIM, POD, ROOT, STATEFUL_SET, ManagedWorld, run_managed, started
 from planted_faults import Made
@@ -171,6 +170,27 @@ def test_a_named_secret_is_used_and_waited_for() -> None:
     run_managed(scenario)
 
 
+def test_a_secret_that_the_volume_does_not_know_is_named() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        world.give_secret("ours", username="boss", password="secret-of-ours")
+        await started(world, rootCredentialsSecretName="ours")
+
+        world.give_secret("ours", username="boss", password="another-secret")
+        world.start()
+        await world.resync()
+        await world.go(130)
+
+        assert world.says(BROKER) == ("False", "Unauthorized")
+        assert world.says(BROKER, "CredentialsReady") == ("False", "Unauthorized")
+        assert "Secret ours" in world.message(BROKER)
+        assert "another-secret" not in str(world.status(BROKER))
+        world.give_secret("ours", username="boss", password="secret-of-ours")
+        await world.go(400)
+        assert world.says(BROKER) == world.says(BROKER, "CredentialsReady") == ("True", "Synced")
+
+    run_managed(scenario)
+
+
 def test_children_that_are_no_longer_wanted_go() -> None:
     async def scenario(world: ManagedWorld) -> None:
         await started(world, monitoring={"podMonitor": True})
@@ -326,52 +346,5 @@ def test_a_pod_that_cannot_start_is_told_in_kubernetes_own_words() -> None:
         assert world.says(BROKER) == ("False", "BrokerNotReady")
         assert "CrashLoopBackOff back-off 40s" in world.message(BROKER)
         assert world.status(BROKER)["shards"] == {"desired": 1, "ready": 0}
-
-    run_managed(scenario)
-
-
-def test_a_new_release_restarts_nothing_until_asked() -> None:
-    async def scenario(world: ManagedWorld) -> None:
-        await started(world)
-        pod = world.uid(POD)
-        world.product = NEXT_RELEASE
-        world.start()
-        await world.resync()
-        await world.go(130)
-
-        assert world.uid(POD) == pod
-        assert world.says(BROKER) == ("True", "Synced")
-        assert world.says(BROKER, "ConfigApplied") == ("False", "RestartPending")
-        waiting = ["image: iggykube/broker:1.0.0 → iggykube/broker:1.1.0"]
-        assert world.status(BROKER)["restart"] == {"pending": True, "reasons": waiting}
-        assert world.status(BROKER)["image"] == "iggykube/broker:1.0.0"
-
-        world.cluster.annotate(BROKER, "restart-at", "2026-05-01T12:00:00Z")
-        await world.go(70)
-
-        assert world.uid(POD) != pod
-        assert world.says(BROKER, "ConfigApplied") == ("True", "Synced")
-        assert world.status(BROKER)["image"] == "iggykube/broker:1.1.0"
-        assert world.status(BROKER)["restart"]["pending"] is False
-        assert "lastRestartTime" in world.status(BROKER)["restart"]
-
-    run_managed(scenario)
-
-
-def test_on_delete_a_change_waits_for_a_person() -> None:
-    async def scenario(world: ManagedWorld) -> None:
-        await started(world, updateStrategy="OnDelete")
-        pod = world.uid(POD)
-        world.cluster.change_spec(BROKER, config={"heartbeat.interval": "40 s"})
-        await world.go(130)
-        assert world.uid(POD) == pod
-        assert world.says(BROKER, "ConfigApplied") == ("False", "RestartPending")
-
-        world.cluster.annotate(BROKER, "restart-at", "2026-05-01T12:00:00Z")
-        await world.go(130)
-
-        assert world.uid(POD) != pod
-        assert len(world.sets.started) == 2
-        assert world.says(BROKER, "ConfigApplied") == ("True", "Synced")
 
     run_managed(scenario)

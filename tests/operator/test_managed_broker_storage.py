@@ -45,6 +45,26 @@ def test_a_volume_grows_under_its_pod() -> None:
     run_managed(scenario)
 
 
+def test_a_stateful_set_that_takes_long_to_go_is_awaited() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        await started(world)
+        pod = world.uid(POD)
+        world.cluster.objects[STATEFUL_SET]["metadata"]["finalizers"] = ["orphan"]
+
+        wish(world, "20Gi")
+        await world.go(30)
+        assert "deletionTimestamp" in world.cluster.objects[STATEFUL_SET]["metadata"]
+        assert len(world.faults.verbs("delete")) == 1
+        assert world.says(BROKER) == ("True", "Synced")
+        world.cluster._purge(STATEFUL_SET, orphan=True)
+        await world.go(10)
+
+        assert rendered_size(world) == "20Gi"
+        assert world.sets.started == [pod]
+
+    run_managed(scenario)
+
+
 def test_a_volume_that_grows_brings_no_new_release_along() -> None:
     async def scenario(world: ManagedWorld) -> None:
         await started(world)

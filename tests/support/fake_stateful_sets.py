@@ -22,6 +22,7 @@ class FakeStatefulSets:
         self._on_start = on_start
         self.binds_claims = True
         self.grows_volumes = True
+        self.is_asleep = False
         self.started: list[str] = []
         """Uids of all pods that ever were."""
         cluster.watchers.append(self._watch)
@@ -37,6 +38,11 @@ class FakeStatefulSets:
     def bind(self) -> None:
         """Claims that wait get their volumes."""
         self.binds_claims = True
+        self.work()
+
+    def work(self) -> None:
+        """Look at all StatefulSets, as after a sleep."""
+        self.is_asleep = False
         for ref in list(self._cluster.objects):
             if ref.kind == "StatefulSet":
                 self._control(ref)
@@ -71,7 +77,7 @@ class FakeStatefulSets:
 
     def _control(self, ref: Ref) -> None:
         value = self._cluster.objects.get(ref)
-        if value is None:
+        if value is None or self.is_asleep or "deletionTimestamp" in value["metadata"]:
             return
         pod = Ref("Pod", ref.namespace, f"{ref.name}-0")
         found = self._cluster.objects.get(pod)

@@ -151,7 +151,10 @@ async def _asked(world: World, entry: Entry, facts: Facts) -> Facts:
     try:
         admin = await world.brokers.admin(world.cluster, entry)
         return replace(facts, stats=await admin.stats())
+    except BrokerDeniedError as error:
+        world.brokers.distrust(entry.ref)
+        text = f"{error}; Secret {facts.root_secret_name} must hold what the volume knows as root's"
+        told = Blocked(Reason.UNAUTHORIZED, text, again_s=trouble(error).again_s)
+        return replace(facts, trouble=told)
     except BrokerError as error:
-        if isinstance(error, BrokerDeniedError):
-            world.brokers.distrust(entry.ref)
         return replace(facts, trouble=trouble(error))
