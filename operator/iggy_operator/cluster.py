@@ -18,7 +18,10 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """One object. Objects without a namespace have an empty one."""
+    """One object. Objects without a namespace have an empty one.
+
+    `kind` goes with its group where two groups have it: `SparkApplication.spark.apache.org`.
+    """
 
     kind: str
     namespace: str

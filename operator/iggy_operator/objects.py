@@ -8,13 +8,17 @@ from iggy_operator.cluster import Object, Ref
 
 FINALIZER: Final = f"{API_GROUP}/in-broker"
 """On an object while something in a broker is to be deleted with it."""
+_SHARED_KINDS: Final = ("SparkApplication",)
 _PREFIX: Final = f"{API_GROUP}/"
 
 
 def ref_of(value: Object) -> Ref:
     """Which object this is."""
     metadata = value["metadata"]
-    return Ref(value["kind"], metadata.get("namespace", ""), metadata["name"])
+    kind = value["kind"]
+    if kind in _SHARED_KINDS:
+        kind = f"{kind}.{value['apiVersion'].partition('/')[0]}"
+    return Ref(kind, metadata.get("namespace", ""), metadata["name"])
 
 
 def uid_of(value: Object) -> str:

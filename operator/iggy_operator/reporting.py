@@ -36,7 +36,9 @@ DOWN_GRACE_S: Final = 60.0
 AGAIN_S_MIN: Final = 0.1
 """A wait of next to nothing would only be a spin."""
 # What a pass that must not act may still show.
-_OBSERVED: Final = frozenset({"partitions", "messages", "sizeBytes", "topics", "effective"})
+_OBSERVED: Final = frozenset(
+    {"partitions", "messages", "sizeBytes", "topics", "effective", "progress"}
+)
 _NAMES: Final = frozenset({ErrorCode.INVALID_STREAM_NAME, ErrorCode.INVALID_TOPIC_NAME})
 _CREDENTIALS: Final = frozenset(
     {Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.UNAUTHORIZED}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,6 +37,8 @@ class FakeBroker:
         self.streams: dict[str, replies.Stream] = {}
         self.topics: dict[tuple[str, str], replies.TopicHeader] = {}
         self.groups: dict[tuple[str, str], list[str]] = {}
+        self.ends: dict[tuple[str, str, int], int] = {}  # messages of a partition
+        self.stored: dict[tuple[str, str, str, int], int] = {}  # stream, topic, group, partition
         self.people: dict[str, Person] = {}
         self.caller = USERNAME
         self.is_down = False
@@ -171,13 +173,23 @@ def _get_topics(broker: FakeBroker, request: requests.GetTopics) -> replies.Topi
 
 
 def _get_topic(broker: FakeBroker, request: requests.GetTopic) -> replies.TopicDetails | None:
-    header = broker.topics.get((str(request.stream.value), str(request.topic.value)))
-    return None if header is None else _details(header)
+    key = str(request.stream.value), str(request.topic.value)
+    header = broker.topics.get(key)
+    if header is None:
+        return None
+    ends = {number: broker.ends.get((*key, number), 0) for number in range(header.partitions_count)}
+    return _details(header, ends)
 
 
-def _details(header: replies.TopicHeader) -> replies.TopicDetails:
-    numbers = range(header.partitions_count)
-    return replies.TopicDetails(header, tuple(replies.PartitionInfo(n, 0) for n in numbers))
+def _details(
+    header: replies.TopicHeader, ends: Mapping[int, int] | None = None
+) -> replies.TopicDetails:
+    ends = ends or dict.fromkeys(range(header.partitions_count), 0)
+    partitions = (
+        replies.PartitionInfo(number, 0, current_offset=max(0, end - 1), messages_count=end)
+        for number, end in ends.items()
+    )
+    return replies.TopicDetails(header, tuple(partitions))
 
 
 def _create_topic(broker: FakeBroker, request: requests.CreateTopic) -> replies.TopicDetails:
@@ -242,6 +254,16 @@ def _get_groups(broker: FakeBroker, request: Any) -> replies.Groups:
     return replies.Groups(tuple(replies.Group(n, 1, 0, name) for n, name in enumerate(names)))
 
 
+def _get_offset(broker: FakeBroker, request: Any) -> replies.StoredOffset | None:
+    stream, topic = broker.topic(request)
+    number = request.partition_id
+    stored = broker.stored.get((stream, topic, str(request.consumer.id.value), number))
+    if stored is None:
+        return None
+    end = broker.ends.get((stream, topic, number), 0)
+    return replies.StoredOffset(number, max(0, end - 1), stored)
+
+
 def _get_stats(broker: FakeBroker, request: requests.GetStats) -> replies.Stats:
     return replies.Stats(
         streams_count=len(broker.streams),
@@ -266,6 +288,7 @@ _HANDLERS: dict[type[Any], Callable[[FakeBroker, Any], Any]] = {
     requests.DeletePartitions: _partitions(-1),
     requests.CreateConsumerGroup: _create_group,
     requests.GetConsumerGroups: _get_groups,
+    requests.GetConsumerOffset: _get_offset,
     requests.GetStats: _get_stats,
     **fake_broker_users.HANDLERS,
 }

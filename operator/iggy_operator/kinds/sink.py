@@ -1,16 +1,273 @@
-"""IggySink: says that it is not run yet."""
+"""IggySink: one Spark job for one topic, started by a launcher, never twice at once.
+
+A pass looks at what is there, plans one step and takes it. The application in the cluster and the
+status hold all that a later pass must know.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from iggy_operator.blocked import Blocked
+from iggy_operator.broker_admin import BrokerAdmin, BrokerDeniedError, BrokerError
 from iggy_operator.cache import Entry
+from iggy_operator.cluster import Ref
+from iggy_operator.desired.metadata import owner_of
+from iggy_operator.kinds import common, sink_objects, sink_report
 from iggy_operator.kinds.common import Release, Verdict, World
+from iggy_operator.kinds.sink_objects import Found
+from iggy_operator.kinds.sink_progress import progress
+from iggy_operator.kinds.sink_report import Facts
+from iggy_operator.launchers.children import SinkChildren, problems, sink_children
+from iggy_operator.launchers.choice import Launcher, choose
+from iggy_operator.launchers.job import SinkJob, Source
+from iggy_operator.launchers.steps import Look, Record, Step, Stop, plan
+from iggy_operator.objects import annotation, is_deleting, status_of
 from iggy_operator.reasons import Reason
+from iggy_operator.resources import Key, Sink, Stream, Topic
+
+MISSING_AGAIN_S: Final = 60.0
+"""A Spark operator that is not installed is looked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a sink's messages come from."""
+
+    topic: Topic
+    entry: Entry
+    """Of the topic."""
+    stream: Stream
+    broker: Entry
+    admin: BrokerAdmin
+
+    @property
+    def incarnation(self) -> str:
+        """Of the topic; empty as long as it is not there."""
+        return str(status_of(self.entry.value).get("incarnation", ""))
 
 
 async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
-    """One pass. Raises Blocked."""
-    raise Blocked(Reason.UNSUPPORTED, "this operator does not run sinks yet")
+    """One pass. Raises Blocked, BrokerError, ClusterError."""
+    sink = entry.resource
+    assert isinstance(sink, Sink)
+    if is_deleting(entry.value):
+        raise Blocked(Reason.DELETING, "the object is being deleted")
+    found = await sink_objects.observe(world, entry)
+    try:
+        place = await _place(world, entry, sink)
+        launcher = _launcher(sink, found, entry)
+        job = _job(world, entry, sink, place)
+        if texts := problems(job, launcher):
+            raise Blocked(Reason.UNSUPPORTED, "; ".join(texts))
+    except Blocked:
+        if sink.is_suspended and may_act and found.application is not None:
+            await sink_objects.stop(world, found.application)
+        raise
+    children = sink_children(job, launcher)
+    return await _bring_in_line(world, entry, place, (found, job, children), may_act=may_act)
 
 
 async def release(world: World, entry: Entry) -> Release:
-    """Nothing in the broker belongs to a sink."""
+    """Nothing in the broker belongs to a sink; its user goes by itself."""
     return Release()
+
+
+async def _bring_in_line(
+    world: World,
+    entry: Entry,
+    place: _Place,
+    case: tuple[Found, SinkJob, SinkChildren],
+    *,
+    may_act: bool,
+) -> Verdict:
+    found, job, children = case
+    sink = job.sink
+    credentials = await _credentials(world, entry, job, place, may_act=may_act)
+    claim = None
+    if job.claim is not None:
+        claim = await sink_objects.claim(world, entry, job.claim, children.claim, may_act=may_act)
+    checkpoint = sink_report.checkpoint_trouble(job, claim)
+    old = status_of(entry.value)
+    hold = _hold(sink, place, str(old.get("topicIncarnation", "")))
+    step = plan(
+        Look(
+            sink=sink,
+            marks=children.application["metadata"]["annotations"],
+            record=_record(old.get("application") or {}),
+            now_s=world.clock.now_s(),
+            application=found.application,
+            reading=found.reading,
+            remains=found.remains,
+            hold=hold,
+            wait=credentials or checkpoint or _topic_trouble(place),
+            running_s=found.running_s,
+            since_s=found.since_s,
+        )
+    )
+    before = old.get("application") or {}
+    was_there = "uid" in before and before.get("state") != sink_report.STOPPING
+    if may_act:
+        await _act(world, entry, case, step.step)
+    facts = Facts(
+        job=job,
+        found=found,
+        plan=step,
+        credentials=credentials,
+        checkpoint=checkpoint,
+        incarnation=old.get("topicIncarnation") if hold and not sink.is_suspended
+        else place.incarnation or None,
+        was_lost=was_there and found.application is None,
+    )  # fmt: skip
+    facts = await _with_progress(world, place, facts, old.get("progress") or {})
+    return sink_report.verdict(facts, old, now_s=world.clock.now_s())
+
+
+async def _act(
+    world: World, entry: Entry, case: tuple[Found, SinkJob, SinkChildren], step: Step
+) -> None:
+    found, _, children = case
+    if step is Step.START:
+        if children.account is not None:
+            await sink_objects.write(world, entry, children.account)
+        await sink_objects.start(world, entry, children.file, children.application)
+    elif step is Step.STOP:
+        assert found.application is not None, "there is one to stop"
+        await sink_objects.stop(world, found.application)
+
+
+async def _with_progress(
+    world: World, place: _Place, facts: Facts, old: Mapping[str, Any]
+) -> Facts:
+    """What the broker knows of the group. A broker that is down stops nothing of the above."""
+    try:
+        seen = await progress(
+            place.admin,
+            place.stream.stream_name,
+            place.topic.topic_name,
+            str(facts.job.sink.key),
+            now_s=world.clock.now_s(),
+            old=old,
+        )
+    except BrokerError as error:
+        if isinstance(error, BrokerDeniedError):
+            world.brokers.distrust(place.broker.ref)
+        return replace(facts, trouble=error)
+    return replace(facts, progress=seen)
+
+
+async def _place(world: World, entry: Entry, sink: Sink) -> _Place:
+    """Topic, stream and broker. Raises Blocked."""
+    item = world.cache.get(Ref("IggyTopic", sink.topic.namespace, sink.topic.name))
+    if item is None or not isinstance(item.resource, Topic) or is_deleting(item.value):
+        raise Blocked(
+            Reason.TOPIC_NOT_FOUND,
+            f"there is no IggyTopic {sink.topic.name} that can be read: make it, or see its "
+            "conditions",
+        )
+    topic = item.resource
+    parent = world.cache.get(Ref("IggyStream", topic.stream.namespace, topic.stream.name))
+    if parent is None or not isinstance(parent.resource, Stream):
+        raise Blocked(Reason.STREAM_NOT_FOUND, f"there is no IggyStream {topic.stream.name}")
+    stream = parent.resource
+    broker = common.broker_of(world, entry, stream.broker)
+    admin = await world.brokers.admin(world.cluster, broker)
+    return _Place(topic, item, stream, broker, admin)
+
+
+def _launcher(sink: Sink, found: Found, entry: Entry) -> Launcher:
+    """Which launcher. Raises Blocked if it is not installed."""
+    current: Launcher | None = None
+    if found.application is not None:
+        item = found.application
+        current = sink_objects.launcher_of(item["kind"], item["apiVersion"])
+    elif before := status_of(entry.value).get("application", {}).get("apiVersion"):
+        kind = "Job" if before in ("apps/v1", "batch/v1") else "SparkApplication"
+        current = sink_objects.launcher_of(kind, before)
+    choice = choose(sink, found.installed, current=current)
+    if choice.launcher is None:
+        assert choice.reason is not None, "no launcher without a reason"
+        raise Blocked(choice.reason, choice.message, again_s=MISSING_AGAIN_S)
+    return choice.launcher
+
+
+def _job(world: World, entry: Entry, sink: Sink, place: _Place) -> SinkJob:
+    source = Source(place.admin.login.address, place.stream.stream_name, place.topic.topic_name, "")
+    job = SinkJob(
+        sink=sink,
+        owner=owner_of(entry.value),
+        source=source,
+        release=world.product,
+        restart_at=annotation(entry.value, "restart-at"),
+        takes_new_topic=_is_acknowledged(place),
+    )
+    return replace(job, source=replace(source, secret=_secret_name(world, job)))
+
+
+def _user_key(job: SinkJob) -> Key:
+    reference = job.sink.spec.get("userRef")
+    return Key(job.sink.key.namespace, reference["name"] if reference else job.name)
+
+
+def _secret_name(world: World, job: SinkJob) -> str:
+    key = _user_key(job)
+    user = world.cache.get(Ref("IggyUser", key.namespace, key.name))
+    spec = {} if user is None else user.value.get("spec", {})
+    return str(spec.get("secretTemplate", {}).get("name") or f"{key.name}-iggy")
+
+
+async def _credentials(
+    world: World, entry: Entry, job: SinkJob, place: _Place, *, may_act: bool
+) -> Stop | None:
+    """What is wrong with the login; the sink's own user is made. Raises Blocked, ClusterError."""
+    key = _user_key(job)
+    user = world.cache.get(Ref("IggyUser", key.namespace, key.name))
+    if user is None and "userRef" in job.sink.spec:
+        text = f"there is no IggyUser {key.name}: make it, or leave userRef out"
+        return Stop(Reason.SECRET_NOT_FOUND, text)
+    if user is None and may_act:
+        made = await sink_objects.write(
+            world, entry, sink_objects.own_user(job, place.stream.broker)
+        )
+        user = world.cache.put(made)
+    return sink_report.user_trouble(key.name, user)
+
+
+def _is_acknowledged(place: _Place) -> bool:
+    told = annotation(place.entry.value, "acknowledge-recreation")
+    return bool(told) and told == place.incarnation
+
+
+def _hold(sink: Sink, place: _Place, known: str) -> Stop | None:
+    """Why the sink must not run."""
+    if sink.is_suspended:
+        return Stop(Reason.SUSPENDED, "suspend is true: everything is kept, nothing runs")
+    now = place.incarnation
+    is_other = bool(known and now and known != now)
+    if is_other and sink.spec["onTopicRecreated"] == "Pause" and not _is_acknowledged(place):
+        return Stop(
+            Reason.TOPIC_RECREATED,
+            f"topic {place.topic.topic_name} is another one than this sink read ({known}): "
+            f"annotate the IggyTopic with acknowledge-recreation: {now} to read the new one from "
+            "its beginning",
+        )
+    return None
+
+
+def _topic_trouble(place: _Place) -> Stop | None:
+    if place.incarnation:
+        return None
+    text = f"topic {place.topic.topic_name} is not there yet: see its IggyTopic"
+    return Stop(Reason.TOPIC_NOT_FOUND, text)
+
+
+def _record(status: Mapping[str, Any]) -> Record:
+    return Record(
+        uid=status.get("uid", ""),
+        hash=status.get("hash", ""),
+        restart_at=status.get("restartAt", ""),
+        starts=status.get("starts", 0),
+        attempts=status.get("attempts", 0),
+        ended=status.get("ended", ""),
+        error=status.get("error", ""),
+    )

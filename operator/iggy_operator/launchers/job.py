@@ -64,6 +64,8 @@ class SinkJob:
     release: Release
     restart_at: str = ""
     """The annotation with which somebody asks for a restart."""
+    takes_new_topic: bool = False
+    """Somebody knows that the topic is another one: the next start begins with it."""
 
     @property
     def name(self) -> str:
@@ -152,11 +154,15 @@ def job_file(job: SinkJob) -> Manifest:
         },
         "stream": job.source.stream,
         "topic": job.source.topic,
-        "sink": {**job_fields(job.sink), "spark": spark},
+        "sink": {**job_fields(job.sink), "spark": spark, **_new_topic(job)},
         # A folder of its own: the root of a volume may hold `lost+found`, or another sink.
         "checkpoint": f"{CHECKPOINT_PATH}/{job.sink.key.name}",
         "once": job.is_bounded,
     }
+
+
+def _new_topic(job: SinkJob) -> Manifest:
+    return {"onTopicRecreated": "Restart"} if job.takes_new_topic else {}
 
 
 def mebibytes(text: str) -> int:

@@ -1,0 +1,173 @@
+"""What a sink has in the cluster: applications, pods, claim, user. Reading and writing them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iggy_operator import API_VERSION
+from iggy_operator.blocked import Blocked
+from iggy_operator.cache import Entry
+from iggy_operator.clock import time_of
+from iggy_operator.cluster import NotFoundError, Object, Ref
+from iggy_operator.desired.metadata import SINK_LABEL, Manifest, label_value
+from iggy_operator.kinds.common import World
+from iggy_operator.launchers.choice import RESOURCE_TYPES, Launcher
+from iggy_operator.launchers.job import SinkJob
+from iggy_operator.launchers.pods import DRIVER
+from iggy_operator.launchers.states import Reading, read_apache, read_kubeflow, read_native
+from iggy_operator.objects import is_owned, ref_of, uid_of
+from iggy_operator.reasons import Reason
+from iggy_operator.resources import Key, Sink
+
+_NATIVE: Final = ("StatefulSet", "Job")
+_SPARK: Final[Mapping[Launcher, str]] = {
+    "Kubeflow": "SparkApplication.sparkoperator.k8s.io",
+    "Apache": "SparkApplication.spark.apache.org",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is there of a sink at this moment."""
+
+    application: Object | None
+    reading: Reading | None
+    remains: tuple[str, ...]
+    """Names of pods, and of other applications."""
+    installed: frozenset[str]
+    """Resource types of Spark operators that the cluster knows."""
+    running_s: float
+    since_s: float
+
+
+async def observe(world: World, entry: Entry) -> Found:
+    """Applications first, then pods: what an application still makes is seen. Raises ClusterError.
+
+    Everything with the sink's name is looked at, so also what an earlier sink of it has left.
+    """
+    labels = {SINK_LABEL: label_value(entry.ref.name)}
+    namespace = entry.ref.namespace
+    applications: list[Object] = []
+    for kind in _NATIVE:
+        applications += await world.cluster.list(kind, namespace=namespace, labels=labels)
+    installed = set()
+    for launcher, kind in _SPARK.items():
+        try:
+            applications += await world.cluster.list(kind, namespace=namespace, labels=labels)
+        except NotFoundError:
+            continue  # that operator is not installed
+        installed.add(RESOURCE_TYPES[launcher])
+    pods = await world.cluster.list("Pod", namespace=namespace, labels=labels)
+    own = [item for item in applications if is_owned(item, entry.value)]
+    own.sort(key=lambda item: str(item["metadata"].get("creationTimestamp", "")))
+    application = own[-1] if own else None
+    others = [f"{ref_of(item).kind} {ref_of(item).name}" for item in applications
+              if item is not application]  # fmt: skip
+    assert isinstance(entry.resource, Sink)
+    return Found(
+        application=application,
+        reading=None if application is None else _read(application, pods, entry.resource),
+        remains=(*others, *sorted(f"pod {item['metadata']['name']}" for item in pods)),
+        installed=frozenset(installed),
+        running_s=_running_s(pods, world.clock.now_s()),
+        since_s=0 if application is None else _since_s(application),
+    )
+
+
+def launcher_of(kind: str, api_version: str) -> Launcher:
+    """Who runs an application."""
+    if kind in _NATIVE:
+        return "Native"
+    return "Kubeflow" if api_version.startswith("sparkoperator") else "Apache"
+
+
+def _read(application: Object, pods: list[Object] | Any, sink: Sink) -> Reading:
+    launcher = launcher_of(application["kind"], application["apiVersion"])
+    if launcher == "Native":
+        return read_native(application, pods)
+    if launcher == "Kubeflow":
+        return read_kubeflow(application, sink.restart)
+    return read_apache(application)
+
+
+def _running_s(pods: Any, now_s: float) -> float:
+    """How long the driver runs without a break."""
+    for pod in pods:
+        for status in (pod.get("status") or {}).get("containerStatuses") or ():
+            started = ((status.get("state") or {}).get("running") or {}).get("startedAt")
+            if status.get("name") == DRIVER and started:
+                return now_s - time_of(started)
+    return 0
+
+
+def _since_s(application: Object) -> float:
+    """When it was last started, or ended."""
+    status = application.get("status") or {}
+    current = status.get("currentState") or {}
+    times = (
+        application["metadata"].get("creationTimestamp"),
+        status.get("lastSubmissionAttemptTime"),
+        status.get("terminationTime"),
+        current.get("lastTransitionTime"),
+    )
+    return max((time_of(text) for text in times if text), default=0)
+
+
+async def start(world: World, entry: Entry, file: Manifest, application: Manifest) -> None:
+    """The file, then the application that reads it. Raises Blocked, ClusterError."""
+    await write(world, entry, file)
+    await world.cluster.create(application)
+
+
+async def write(world: World, entry: Entry, wanted: Manifest) -> Object:
+    """Make a child of the sink, or bring it in line. Raises Blocked if it is somebody else's."""
+    ref = ref_of(wanted)
+    try:
+        there = await world.cluster.get(ref)
+    except NotFoundError:
+        return await world.cluster.create(wanted)
+    if not is_owned(there, entry.value):
+        raise Blocked(
+            Reason.NAME_CONFLICT, f"{ref} exists and is not this sink's: remove it", again_s=5
+        )
+    metadata = {**wanted["metadata"], "uid": uid_of(there)}
+    return await world.cluster.apply({**wanted, "metadata": metadata})
+
+
+async def stop(world: World, application: Object) -> None:
+    """Delete it; it stays visible until its pods are gone. Raises ClusterError."""
+    try:
+        await world.cluster.delete(
+            ref_of(application), uid=uid_of(application), propagation="Foreground"
+        )
+    except NotFoundError:
+        return
+
+
+async def claim(
+    world: World, entry: Entry, name: str, wanted: Manifest | None, *, may_act: bool
+) -> Object | None:
+    """The claim of the checkpoint, made if it is ours to make. Raises Blocked, ClusterError."""
+    try:
+        there = await world.cluster.get(Ref("PersistentVolumeClaim", entry.ref.namespace, name))
+    except NotFoundError:
+        return await world.cluster.create(wanted) if wanted is not None and may_act else None
+    label = there["metadata"].get("labels", {}).get(SINK_LABEL)
+    if wanted is not None and label != label_value(entry.ref.name):
+        text = f"claim {name} exists and is not this sink's: name it in checkpoint.volume."
+        raise Blocked(Reason.NAME_CONFLICT, text + "existingClaim, or remove it")
+    return there
+
+
+def own_user(job: SinkJob, broker: Key) -> Manifest:
+    """The user that may read this one topic and nothing else."""
+    grant = {"topic": job.source.topic, "allow": ["ReadTopic"]}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "IggyUser",
+        "metadata": job.family.metadata(job.name),
+        "spec": {
+            "brokerRef": {"name": broker.name, "namespace": broker.namespace},
+            "permissions": {"streams": [{"stream": job.source.stream, "topics": [grant]}]},
+        },
+    }

@@ -1,0 +1,58 @@
+"""How far a sink is: what its group has stored in the broker, against where the topic ends."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from iggy_client import calls
+from iggy_operator import units
+from iggy_operator.broker_admin import BrokerAdmin
+from iggy_operator.clock import time_of, time_text
+from iggy_operator.resources import Sink
+from iggy_wire.primitives import Consumer
+
+TRIGGERS: Final = 3
+"""A driver that has messages to carry, and has not for so many triggers, is not available."""
+LOOK_S: Final = 60.0
+"""Commits are seen at each look only, and that is how far two looks are apart."""
+
+
+async def progress(
+    admin: BrokerAdmin, stream: str, topic: str, group: str, *, now_s: float, old: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """`status.progress`; None if there is no such topic. Raises BrokerError."""
+    details = await admin.ask(calls.get_topic(stream, topic))
+    if details is None:
+        return None
+    is_stored = group in await admin.groups(stream, topic)
+    committed = end = worst = worst_lag = 0
+    for partition in details.partitions:
+        here = partition.current_offset + 1
+        if partition.current_offset == 0 and partition.messages_count == 0:
+            here = 0
+        done = 0
+        if is_stored:
+            call = calls.get_offset(Consumer.group(group), stream, topic, partition.id)
+            stored = await admin.ask(call)
+            done = 0 if stored is None else min(here, stored.stored_offset + 1)
+        if here - done > worst_lag:
+            worst, worst_lag = partition.id, here - done
+        committed, end = committed + done, end + here
+    result: dict[str, Any] = {
+        "committed": committed,
+        "end": end,
+        "lagMessages": end - committed,
+        "worstPartition": worst if worst_lag else None,
+        "lastCommitTime": old.get("lastCommitTime"),
+    }
+    if committed > old.get("committed", 0):
+        result["lastCommitTime"] = time_text(now_s)
+    return {name: value for name, value in result.items() if value is not None}
+
+
+def is_committing(sink: Sink, found: Mapping[str, Any], *, now_s: float) -> bool:
+    """Whether the driver carries what there is: no lag, or a commit not long ago."""
+    if found["lagMessages"] == 0:
+        return True
+    last = found.get("lastCommitTime")
+    interval_s = units.duration_us(sink.spec["trigger"]["interval"]) / 1_000_000
+    return last is not None and now_s - time_of(last) <= TRIGGERS * interval_s + LOOK_S

@@ -1,0 +1,175 @@
+"""What a pass says of a sink: conditions and fields of its status. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iggy_operator.broker_admin import BrokerError
+from iggy_operator.cache import Entry
+from iggy_operator.cluster import Object
+from iggy_operator.conditions import (
+    AVAILABLE,
+    CHECKPOINT_READY,
+    CREDENTIALS_READY,
+    LAGGING,
+    READY,
+    Condition,
+    condition,
+    found,
+)
+from iggy_operator.kinds.common import Note, Verdict
+from iggy_operator.kinds.sink_objects import Found
+from iggy_operator.kinds.sink_progress import is_committing
+from iggy_operator.launchers.job import CHECKPOINT_PATH, SinkJob
+from iggy_operator.launchers.states import Phase
+from iggy_operator.launchers.steps import Plan, Step, Stop
+from iggy_operator.objects import is_deleting, status_of
+from iggy_operator.reasons import Reason
+from iggy_operator.reporting import trouble
+from iggy_operator.status import Report
+
+STOPPING: Final = "Stopping"
+"""State of an application that we have deleted, while it is still there."""
+_RUNS: Final = frozenset({Phase.RUNNING, Phase.SHORT})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that a pass has found out and done."""
+
+    job: SinkJob
+    found: Found
+    plan: Plan
+    credentials: Stop | None
+    checkpoint: Stop | None
+    incarnation: str | None
+    was_lost: bool
+    """The application that the status names is gone, and we have not said that we stop it."""
+    progress: Mapping[str, Any] | None = None
+    trouble: BrokerError | None = None
+    """Why there is no progress to show."""
+
+
+def verdict(facts: Facts, old: Mapping[str, Any], *, now_s: float) -> Verdict:
+    """The end of the pass."""
+    blocked = None if facts.trouble is None else trouble(facts.trouble)
+    available = _available(facts, now_s=now_s)
+    rows = [
+        _row(CREDENTIALS_READY, facts.credentials),
+        _row(CHECKPOINT_READY, facts.checkpoint),
+    ]
+    if blocked is None or available.reason is not Reason.RUNNING:
+        rows += [available, _ready(facts, available)]
+    elif blocked.ready is not None:
+        rows.append(Condition(READY, blocked.ready, blocked.reason, blocked.message))
+    if (lag := _lagging(facts)) is not None:
+        rows.append(lag)
+    fields = _fields(facts, old)
+    notes: tuple[Note, ...] = ()
+    if facts.was_lost and facts.plan.step is Step.START:
+        notes = (Note("ApplicationGone", "somebody removed the application: it is made anew"),)
+    pauses = (facts.plan.again_s, None if blocked is None else blocked.again_s)
+    waits = [pause_s for pause_s in pauses if pause_s is not None]
+    return Verdict(Report(tuple(rows), fields), notes, again_s=min(waits, default=None))
+
+
+def _available(facts: Facts, *, now_s: float) -> Condition:
+    """Commits decide, not that something runs."""
+    plan, reading = facts.plan, facts.found.reading
+    if reading is None or reading.phase not in _RUNS or plan.reason is not Reason.RUNNING:
+        return condition(AVAILABLE, False, plan.reason, plan.message)
+    short = "executors are missing" if reading.phase is Phase.SHORT else plan.message
+    if facts.progress is not None and is_committing(facts.job.sink, facts.progress, now_s=now_s):
+        return condition(AVAILABLE, True, Reason.RUNNING, short)
+    text = "the driver runs, and has not carried any of the messages that wait for a while"
+    return condition(AVAILABLE, False, Reason.RUNNING, short or text)
+
+
+def _ready(facts: Facts, available: Condition) -> Condition:
+    is_done = available.reason is Reason.COMPLETED and facts.job.is_bounded
+    is_ready = is_done or available.status == "True"
+    return condition(READY, is_ready, available.reason, available.message)
+
+
+def _row(kind: str, stop: Stop | None) -> Condition:
+    if stop is None:
+        return condition(kind, True, Reason.SYNCED)
+    return condition(kind, False, stop.reason, stop.message)
+
+
+def _lagging(facts: Facts) -> Condition | None:
+    bound = facts.job.sink.spec["lag"].get("warnMessages")
+    if bound is None or facts.progress is None:
+        return None
+    lag = facts.progress["lagMessages"]
+    text = f"{lag} messages are not carried over yet"
+    return condition(LAGGING, lag > bound, Reason.LAGGING if lag > bound else Reason.SYNCED, text)
+
+
+def _fields(facts: Facts, old: Mapping[str, Any]) -> dict[str, Any]:
+    job = facts.job
+    fields: dict[str, Any] = {
+        "consumerGroup": str(job.sink.key),
+        "application": _application(facts, old.get("application") or {}),
+        "userName": (job.sink.spec.get("userRef") or {"name": job.name})["name"],
+        "topicIncarnation": facts.incarnation,
+    }
+    if facts.progress is not None:
+        fields["progress"] = dict(facts.progress)
+    if job.claim is not None:
+        location = f"{CHECKPOINT_PATH}/{job.sink.key.name}"
+        fields["checkpoint"] = {"claimName": job.claim, "location": location}
+    return fields
+
+
+def _application(facts: Facts, old: Mapping[str, Any]) -> dict[str, Any]:
+    record, item, reading = facts.plan.record, facts.found.application, facts.found.reading
+    fields: dict[str, Any] = {
+        "hash": record.hash,
+        "restartAt": record.restart_at,
+        "starts": record.starts,
+        "attempts": record.attempts,
+        "ended": record.ended,
+        "error": record.error,
+        # What Auto keeps also while there is none.
+        "apiVersion": old.get("apiVersion"),
+    }
+    if item is not None and reading is not None:
+        fields |= {
+            "apiVersion": item["apiVersion"],
+            "name": item["metadata"]["name"],
+            "uid": record.uid,
+            "state": STOPPING if _is_stopping(facts) else reading.state,
+            "driverPod": reading.driver_pod,
+            "sparkApplicationId": reading.application_id,
+            "webUI": reading.web_ui,
+            "lastSubmissionTime": item["metadata"].get("creationTimestamp"),
+        }
+    return {name: value for name, value in fields.items() if value not in (None, "")}
+
+
+def _is_stopping(facts: Facts) -> bool:
+    item = facts.found.application
+    return facts.plan.step is Step.STOP or (item is not None and is_deleting(item))
+
+
+def user_trouble(name: str, user: Entry | None) -> Stop | None:
+    """Why nobody can log in as this user yet."""
+    status = {} if user is None else status_of(user.value)
+    ready = found(status.get("conditions", ()), READY)
+    if ready is None or ready["status"] != "True":
+        text = "" if ready is None else ready["message"]
+        return Stop(Reason.SECRET_NOT_FOUND, f"IggyUser {name} is not ready: {text}")
+    if status.get("unresolved"):
+        missing = ", ".join(status["unresolved"])
+        return Stop(Reason.UNRESOLVED_GRANTS, f"IggyUser {name} waits for {missing}")
+    return None
+
+
+def checkpoint_trouble(job: SinkJob, claim: Object | None) -> Stop | None:
+    """Why the checkpoint cannot be used. A claim that is not bound yet may wait for its pod."""
+    if job.claim is None or claim is not None:
+        if claim is not None and (claim.get("status") or {}).get("phase") == "Lost":
+            return Stop(Reason.CHECKPOINT_UNAVAILABLE, f"claim {job.claim} has lost its volume")
+        return None
+    return Stop(Reason.CHECKPOINT_UNAVAILABLE, f"there is no claim {job.claim}: make it")
