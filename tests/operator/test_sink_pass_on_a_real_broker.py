@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def carry(broker: BrokerProcess, world: OperatorWorld) -> None:
 def test_a_sinks_user_can_do_its_work_and_its_progress_is_seen(broker: BrokerProcess) -> None:
     async def main() -> None:
         world = OperatorWorld(AsyncClient.connect)
+        world.clock.seconds = time.time()  # the age of messages is told by the broker's clock
+        world.start()
         launchers = FakeLaunchers(world.cluster)
         external = {"tcp": broker.address, "http": "http://x", "credentialsSecretName": "root"}
         world.give_broker(external=external)
@@ -56,7 +59,7 @@ def test_a_sinks_user_can_do_its_work_and_its_progress_is_seen(broker: BrokerPro
         world.give_stream()
         world.give_topic(partitions=2)
         world.give_topic("other")
-        value = sink(**SMALLEST)
+        value = sink(**SMALLEST, lag={"warnAge": "1m"})
         value["metadata"]["name"] = "lake"
         world.cluster.put(value)
         try:
@@ -75,5 +78,7 @@ def test_a_sinks_user_can_do_its_work_and_its_progress_is_seen(broker: BrokerPro
         assert (progress["committed"], progress["end"], progress["lagMessages"]) == (3, 5, 2)
         assert progress["worstPartition"] == 0
         assert "lastCommitTime" in progress
+        assert progress["lagSeconds"] > 60
+        assert world.says(SINK, "Lagging") == ("True", "Lagging")
 
     asyncio.run(main())

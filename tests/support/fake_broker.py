@@ -264,6 +264,12 @@ def _get_offset(broker: FakeBroker, request: Any) -> replies.StoredOffset | None
     return replies.StoredOffset(number, max(0, end - 1), stored)
 
 
+def _poll(broker: FakeBroker, request: Any) -> replies.Polled:
+    """Messages are mere numbers here."""
+    broker.topic(request)
+    return replies.Polled(request.partition_id, 0, 0)
+
+
 def _get_stats(broker: FakeBroker, request: requests.GetStats) -> replies.Stats:
     return replies.Stats(
         streams_count=len(broker.streams),
@@ -289,6 +295,7 @@ _HANDLERS: dict[type[Any], Callable[[FakeBroker, Any], Any]] = {
     requests.CreateConsumerGroup: _create_group,
     requests.GetConsumerGroups: _get_groups,
     requests.GetConsumerOffset: _get_offset,
+    requests.PollMessages: _poll,
     requests.GetStats: _get_stats,
     **fake_broker_users.HANDLERS,
 }

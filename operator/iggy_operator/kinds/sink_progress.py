@@ -8,7 +8,8 @@ from iggy_operator import units
 from iggy_operator.broker_admin import BrokerAdmin
 from iggy_operator.clock import time_of, time_text
 from iggy_operator.resources import Sink
-from iggy_wire.primitives import Consumer
+from iggy_wire import batch
+from iggy_wire.primitives import Consumer, PollingStrategy
 
 TRIGGERS: Final = 3
 """A driver that has messages to carry, and has not for so many triggers, is not available."""
@@ -24,7 +25,7 @@ async def progress(
     if details is None:
         return None
     is_stored = group in await admin.groups(stream, topic)
-    committed = end = worst = worst_lag = 0
+    committed = end = worst = worst_lag = worst_done = 0
     for partition in details.partitions:
         here = partition.current_offset + 1
         if partition.current_offset == 0 and partition.messages_count == 0:
@@ -35,7 +36,7 @@ async def progress(
             stored = await admin.ask(call)
             done = 0 if stored is None else min(here, stored.stored_offset + 1)
         if here - done > worst_lag:
-            worst, worst_lag = partition.id, here - done
+            worst, worst_lag, worst_done = partition.id, here - done, done
         committed, end = committed + done, end + here
     result: dict[str, Any] = {
         "committed": committed,
@@ -44,9 +45,31 @@ async def progress(
         "worstPartition": worst if worst_lag else None,
         "lastCommitTime": old.get("lastCommitTime"),
     }
+    if worst_lag:
+        result["lagSeconds"] = await _age_s(admin, (stream, topic, worst, worst_done), now_s=now_s)
     if committed > old.get("committed", 0):
         result["lastCommitTime"] = time_text(now_s)
     return {name: value for name, value in result.items() if value is not None}
+
+
+async def _age_s(
+    admin: BrokerAdmin, place: tuple[str, str, int, int], *, now_s: float
+) -> int | None:
+    """Age of the message at an offset, or of the next that is kept; None if there is none."""
+    stream, topic, partition_id, offset = place
+    polled = await admin.ask(
+        calls.poll(
+            stream,
+            topic,
+            partition_id,
+            consumer=0,
+            strategy=PollingStrategy.offset(offset),
+            count=1,
+            auto_commit=False,
+        )
+    )
+    first = next(batch.messages(polled.region), None)
+    return None if first is None else max(0, int(now_s - first.timestamp_us / 1_000_000))
 
 
 def is_committing(sink: Sink, found: Mapping[str, Any], *, now_s: float) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from iggy_operator import units
 from iggy_operator.broker_admin import BrokerError
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Object
@@ -98,12 +99,16 @@ def _row(kind: str, stop: Stop | None) -> Condition:
 
 
 def _lagging(facts: Facts) -> Condition | None:
-    bound = facts.job.sink.spec["lag"].get("warnMessages")
-    if bound is None or facts.progress is None:
+    bounds = facts.job.sink.spec["lag"]
+    if not bounds or facts.progress is None:
         return None
-    lag = facts.progress["lagMessages"]
-    text = f"{lag} messages are not carried over yet"
-    return condition(LAGGING, lag > bound, Reason.LAGGING if lag > bound else Reason.SYNCED, text)
+    lag, age_s = facts.progress["lagMessages"], facts.progress.get("lagSeconds", 0)
+    is_late = "warnAge" in bounds and age_s * 1_000_000 > units.duration_us(bounds["warnAge"])
+    is_lagging = is_late or lag > bounds.get("warnMessages", lag)
+    if not is_lagging:
+        return condition(LAGGING, False, Reason.SYNCED)
+    text = "messages are not carried over yet: see progress in the status"
+    return condition(LAGGING, True, Reason.LAGGING, text)
 
 
 def _fields(facts: Facts, old: Mapping[str, Any]) -> dict[str, Any]:
