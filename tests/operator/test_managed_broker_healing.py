@@ -1,7 +1,11 @@
 """Whatever single write of a managed broker's life the process ends after, it heals."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from desired_cases import NEXT_RELEASE
+from iggy_operator import units
 from iggy_operator.cluster import (
     ConflictError,
     Ref,
@@ -17,10 +21,12 @@ from managed_world import (
     ManagedWorld,
     rendered_size,
     run_managed,
+    started,
     wish,
 )
 from planted_faults import Killed, Made
 
+CONFIG = Ref("ConfigMap", "shop", "main-config")
 EVERY = 4  # all calls take long, and say the same
 
 
@@ -34,7 +40,7 @@ async def life(world: ManagedWorld, *, kill_after: int | None = None) -> None:
     password = world.secret("main-root", "password")
     world.cluster.change_spec(BROKER, config={"heartbeat.interval": "40 s"})
     await live(world)
-    assert world.cluster.objects[Ref("ConfigMap", "shop", "main-config")]["data"]
+    assert world.cluster.objects[CONFIG]["data"]
     pod = world.uid(POD)
     wish(world, "20Gi")
     await live(world)
@@ -119,3 +125,75 @@ def lives_with(fault: Exception, *, at: int, lost: bool) -> int:
 
     run_managed(scenario)
     return len(hit)
+
+
+EDITS = st.lists(
+    st.sampled_from(
+        ["image", "grow", "shrink", "hibernate", "wake", "lose set", "lose set and pod", "lose pod",
+         "lose config", "restart", "release", "wait", "sleep", "work", "no growth", "restart-at",
+         "pause", "go on"]
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(EDITS)
+def test_whatever_happens_in_between_the_end_is_as_the_spec_says(edits: list[str]) -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        await started(world)
+        password, claim = world.secret("main-root", "password"), world.uid(CLAIM)
+        size_max = 10
+        for number, edit in enumerate(edits):
+            await happen(world, edit, number)
+            size = units.quantity_bytes(world.claimed()) >> 30
+            assert size >= size_max, "a volume never shrinks"
+            size_max = size
+        for edit in ("work", "wake", "go on"):
+            await happen(world, edit, 0)
+        world.sets.give_class("standard", grows=True)
+        wish(world, "99Gi")
+        world.cluster.change_spec(BROKER, image="last:1")
+        await world.go(700)
+
+        assert world.says(BROKER) == ("True", "Synced")
+        assert world.says(BROKER, "StorageReady") == ("True", "Synced")
+        assert world.says(BROKER, "Progressing") == ("False", "Synced")
+        assert world.claimed() == rendered_size(world) == "99Gi"
+        assert world.status(BROKER)["image"] == "last:1"
+        assert world.secret("main-root", "password") == password
+        assert (world.uid(CLAIM), world.cluster.names("ConfigMap")) == (claim, ["main-config"])
+
+    run_managed(scenario)
+
+
+async def happen(world: ManagedWorld, edit: str, number: int) -> None:  # noqa: C901 -- a table
+    objects = world.cluster.objects
+    match edit:
+        case "image":
+            world.cluster.change_spec(BROKER, image=f"other:{number}")
+        case "grow" | "shrink":
+            wish(world, f"{11 + number if edit == 'grow' else 5}Gi")
+        case "hibernate" | "wake":
+            world.cluster.change_spec(BROKER, hibernate=edit == "hibernate")
+        case "lose set" | "lose set and pod" if STATEFUL_SET in objects:
+            world.cluster._delete(STATEFUL_SET, orphan=edit == "lose set")
+        case "lose pod" | "lose config" if (
+            ref := POD if edit == "lose pod" else CONFIG
+        ) in objects:
+            world.cluster.remove(ref)
+        case "restart" | "release":
+            world.product = NEXT_RELEASE if edit == "release" else world.product
+            world.start()
+        case "sleep":
+            world.sets.is_asleep = True
+        case "work":
+            world.sets.work()
+        case "no growth":
+            world.sets.give_class("standard", grows=False)
+        case "restart-at":
+            world.cluster.annotate(BROKER, edit, f"2026-05-{number + 1:02}T12:00:00Z")
+        case "pause" | "go on":
+            world.cluster.annotate(BROKER, "paused", "true" if edit == "pause" else None)
+        case "wait":
+            await world.go(70)

@@ -16,6 +16,9 @@ def test_a_new_release_restarts_nothing_until_asked() -> None:
         assert world.uid(POD) == pod
         assert world.says(BROKER) == ("True", "Synced")
         assert world.says(BROKER, "ConfigApplied") == ("False", "RestartPending")
+        count = len(world.faults.writes)
+        await world.go(300)
+        assert world.writes()[count:] == []
         waiting = ["image: iggykube/broker:1.0.0 → iggykube/broker:1.1.0"]
         assert world.status(BROKER)["restart"] == {"pending": True, "reasons": waiting}
         assert world.status(BROKER)["image"] == "iggykube/broker:1.0.0"
