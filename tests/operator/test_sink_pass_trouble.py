@@ -62,6 +62,20 @@ def test_a_user_of_ones_own_is_waited_for() -> None:
     play(scenario)
 
 
+def test_a_sink_that_gets_a_user_gives_up_its_own_once_the_job_runs_with_it() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given()
+        scene.world.give_user("reader")
+        scene.change(userRef={"name": "reader"})
+        await scene.go(180)
+        assert scene.says() == ("True", "Running")
+        assert len(scene.launchers.started) == 2
+        assert scene.world.cluster.names("IggyUser") == ["reader"]
+        assert list(scene.world.broker.people) == ["reader"]
+
+    play(scenario)
+
+
 def test_a_claim_of_ones_own_must_be_there() -> None:
     async def scenario(scene: Scene) -> None:
         await scene.given(checkpoint={"volume": {"existingClaim": "mine"}})

@@ -22,7 +22,7 @@ from iggy_operator.launchers.children import SinkChildren, problems, sink_childr
 from iggy_operator.launchers.choice import Launcher, choose
 from iggy_operator.launchers.job import SinkJob, Source
 from iggy_operator.launchers.steps import Look, Record, Step, Stop, plan
-from iggy_operator.objects import annotation, is_deleting, status_of
+from iggy_operator.objects import annotation, is_deleting, is_owned, status_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Key, Sink, Stream, Topic
 
@@ -51,8 +51,6 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     """One pass. Raises Blocked, BrokerError, ClusterError."""
     sink = entry.resource
     assert isinstance(sink, Sink)
-    if is_deleting(entry.value):
-        raise Blocked(Reason.DELETING, "the object is being deleted")
     found = await sink_objects.observe(world, entry)
     try:
         place = await _place(world, entry, sink)
@@ -109,6 +107,8 @@ async def _bring_in_line(
     was_there = "uid" in before and before.get("state") != sink_report.STOPPING
     if may_act:
         await _act(world, entry, case, step.step)
+        if step.reason is Reason.RUNNING and "userRef" in sink.spec:
+            await _remove_own_user(world, entry, job)
     facts = Facts(
         job=job,
         found=found,
@@ -231,6 +231,13 @@ async def _credentials(
         )
         user = world.cache.put(made)
     return sink_report.user_trouble(key.name, user)
+
+
+async def _remove_own_user(world: World, entry: Entry, job: SinkJob) -> None:
+    """The running job has another user by now."""
+    user = world.cache.get(Ref("IggyUser", job.sink.key.namespace, job.name))
+    if user is not None and is_owned(user.value, entry.value) and not is_deleting(user.value):
+        await sink_objects.stop(world, user.value)
 
 
 def _is_acknowledged(place: _Place) -> bool:
