@@ -4,7 +4,7 @@ import pytest
 
 from iggy_operator.cluster import Ref
 from iggy_operator.launchers.steps import SOON_S
-from sink_scene import SINK, Scene, play
+from sink_scene import GROUP, SINK, Scene, play
 
 
 def test_a_broker_that_is_down_stops_no_job_and_is_told_after_a_minute() -> None:
@@ -72,6 +72,23 @@ def test_a_sink_that_gets_a_user_gives_up_its_own_once_the_job_runs_with_it() ->
         assert len(scene.launchers.started) == 2
         assert scene.world.cluster.names("IggyUser") == ["reader"]
         assert list(scene.world.broker.people) == ["reader"]
+
+    play(scenario)
+
+
+def test_a_second_reader_in_the_group_is_told() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given()
+        broker = scene.world.broker
+        broker.groups["shop", "orders"] = [GROUP]
+        broker.members[GROUP] = 1
+        await scene.go(120)
+        reasons = {event.reason for event in scene.world.cluster.events}
+        assert "SecondReader" not in reasons
+
+        broker.members[GROUP] = 2
+        await scene.go(120)
+        assert "SecondReader" in {event.reason for event in scene.world.cluster.events}
 
     play(scenario)
 

@@ -37,6 +37,7 @@ class FakeBroker:
         self.streams: dict[str, replies.Stream] = {}
         self.topics: dict[tuple[str, str], replies.TopicHeader] = {}
         self.groups: dict[tuple[str, str], list[str]] = {}
+        self.members: dict[str, int] = {}  # of a group
         self.ends: dict[tuple[str, str, int], int] = {}  # messages of a partition
         self.stored: dict[tuple[str, str, str, int], int] = {}  # stream, topic, group, partition
         self.people: dict[str, Person] = {}
@@ -248,6 +249,15 @@ def _create_group(broker: FakeBroker, request: Any) -> replies.GroupDetails:
     return replies.GroupDetails(replies.Group(len(groups), 1, 0, request.name))
 
 
+def _get_group(broker: FakeBroker, request: Any) -> replies.GroupDetails | None:
+    key, name = broker.topic(request), str(request.group.value)
+    if name not in broker.groups.get(key, []):
+        return None
+    members = tuple(replies.Member(number, ()) for number in range(broker.members.get(name, 0)))
+    group = replies.Group(1, 1, len(members), name)
+    return replies.GroupDetails(group, members)
+
+
 def _get_groups(broker: FakeBroker, request: Any) -> replies.Groups:
     key = str(request.stream.value), str(request.topic.value)
     names = broker.groups.get(key, [])
@@ -293,6 +303,7 @@ _HANDLERS: dict[type[Any], Callable[[FakeBroker, Any], Any]] = {
     requests.CreatePartitions: _partitions(1),
     requests.DeletePartitions: _partitions(-1),
     requests.CreateConsumerGroup: _create_group,
+    requests.GetConsumerGroup: _get_group,
     requests.GetConsumerGroups: _get_groups,
     requests.GetConsumerOffset: _get_offset,
     requests.PollMessages: _poll,

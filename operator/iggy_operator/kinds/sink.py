@@ -153,7 +153,9 @@ async def _with_progress(
         if isinstance(error, BrokerDeniedError):
             world.brokers.distrust(place.broker.ref)
         return replace(facts, trouble=error)
-    return replace(facts, progress=seen)
+    if seen is None:
+        return facts
+    return replace(facts, progress=seen[0], members=seen[1])
 
 
 async def _place(world: World, entry: Entry, sink: Sink) -> _Place:

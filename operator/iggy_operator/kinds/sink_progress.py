@@ -19,19 +19,22 @@ LOOK_S: Final = 60.0
 
 async def progress(
     admin: BrokerAdmin, stream: str, topic: str, group: str, *, now_s: float, old: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """`status.progress`; None if there is no such topic. Raises BrokerError."""
+) -> tuple[dict[str, Any], int] | None:
+    """`status.progress` and how many are in the group; None if there is no such topic.
+
+    Raises BrokerError.
+    """
     details = await admin.ask(calls.get_topic(stream, topic))
     if details is None:
         return None
-    is_stored = group in await admin.groups(stream, topic)
+    shared = await admin.ask(calls.get_group(stream, topic, group))
     committed = end = worst = worst_lag = worst_done = 0
     for partition in details.partitions:
         here = partition.current_offset + 1
         if partition.current_offset == 0 and partition.messages_count == 0:
             here = 0
         done = 0
-        if is_stored:
+        if shared is not None:
             call = calls.get_offset(Consumer.group(group), stream, topic, partition.id)
             stored = await admin.ask(call)
             done = 0 if stored is None else min(here, stored.stored_offset + 1)
@@ -49,7 +52,8 @@ async def progress(
         result["lagSeconds"] = await _age_s(admin, (stream, topic, worst, worst_done), now_s=now_s)
     if committed > old.get("committed", 0):
         result["lastCommitTime"] = time_text(now_s)
-    return {name: value for name, value in result.items() if value is not None}
+    members = 0 if shared is None else shared.group.members_count
+    return {name: value for name, value in result.items() if value is not None}, members
 
 
 async def _age_s(

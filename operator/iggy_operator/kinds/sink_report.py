@@ -47,6 +47,8 @@ class Facts:
     was_lost: bool
     """The application that the status names is gone, and we have not said that we stop it."""
     progress: Mapping[str, Any] | None = None
+    members: int = 0
+    """Of the sink's consumer group: its job is one."""
     trouble: BrokerError | None = None
     """Why there is no progress to show."""
 
@@ -66,12 +68,20 @@ def verdict(facts: Facts, old: Mapping[str, Any], *, now_s: float) -> Verdict:
     if (lag := _lagging(facts)) is not None:
         rows.append(lag)
     fields = _fields(facts, old)
-    notes: tuple[Note, ...] = ()
-    if facts.was_lost and facts.plan.step is Step.START:
-        notes = (Note("ApplicationGone", "somebody removed the application: it is made anew"),)
     pauses = (facts.plan.again_s, None if blocked is None else blocked.again_s)
     waits = [pause_s for pause_s in pauses if pause_s is not None]
-    return Verdict(Report(tuple(rows), fields), notes, again_s=min(waits, default=None))
+    return Verdict(Report(tuple(rows), fields), _notes(facts), again_s=min(waits, default=None))
+
+
+def _notes(facts: Facts) -> tuple[Note, ...]:
+    notes = []
+    if facts.was_lost and facts.plan.step is Step.START:
+        text = "somebody removed the application: it is made anew"
+        notes.append(Note("ApplicationGone", text))
+    if facts.members > 1:
+        text = f"consumer group {facts.job.sink.key} has {facts.members} members: end all but the "
+        notes.append(Note("SecondReader", text + "sink's own job, or progress is not what it says"))
+    return tuple(notes)
 
 
 def _available(facts: Facts, *, now_s: float) -> Condition:
