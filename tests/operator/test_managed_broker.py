@@ -306,6 +306,7 @@ def test_a_missing_right_to_list_optional_kinds_stops_nothing() -> None:
 
         world.faults.fail = fail
         await started(world)
+        assert world.says(BROKER, "Ready")[0] == "True"
 
     run_managed(scenario)
 
