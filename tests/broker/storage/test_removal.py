@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from iggy_broker.storage.removal import (
 from simulated_disk import SimulatedDisk
 
 ROUNDS = 300
+PASSES = 8
 
 
 def test_leftovers_of_every_level_are_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -57,34 +58,25 @@ def test_the_last_partition_takes_the_folders_above_along(tmp_path: Path) -> Non
 
 def test_a_folder_is_made_while_another_shard_removes_its_empty_parents(tmp_path: Path) -> None:
     disk, root = RealDisk(), str(tmp_path)
-    done = threading.Event()
-    made: list[int] = []
-
-    def make() -> None:
-        try:
-            for number in range(ROUNDS):
-                folder = layout.partition_folder(root, 0, 0, number % 2)
-                disk.make_folders(folder)
-                if number % 50:
-                    disk.remove_empty(folder)
-                else:
-                    remove_moved(disk, move_away(disk, folder))
-                made.append(number)
-        finally:
-            done.set()
 
     def remove_parents() -> None:
         for parent in layout.parents_of(layout.partition_folder(root, 0, 0, 0))[:4]:
             disk.remove_empty(parent)
 
-    maker = threading.Thread(target=make)
-    maker.start()
-    while not done.is_set():
-        remove_parents()
-    maker.join()
+    with ThreadPoolExecutor(1) as other:
+        for number in range(ROUNDS):
+            passes = [other.submit(remove_parents) for _ in range(PASSES)]  # one for each deletion
+            folder = layout.partition_folder(root, 0, 0, number % 2)
+            disk.make_folders(folder)
+            assert disk.is_folder(folder)
+            if number % 50:
+                disk.remove_empty(folder)
+            else:
+                remove_moved(disk, move_away(disk, folder))
+            for one in passes:
+                one.result()
     remove_parents()
 
-    assert len(made) == ROUNDS
     assert disk.list_folder(f"{root}/streams") == []
 
 
