@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 from desired_cases import NEXT_RELEASE
 from iggy_operator import units
 from iggy_operator.cluster import (
-    ConflictError,
     Ref,
-    ServerFailedError,
-    ThrottledError,
-    UnreachableError,
 )
 from managed_world import (
     BROKER,
@@ -24,7 +20,7 @@ from managed_world import (
     started,
     wish,
 )
-from planted_faults import Killed, Made
+from planted_faults import CLUSTER_FAULTS, Killed, Made
 
 CONFIG = Ref("ConfigMap", "shop", "main-config")
 EVERY = 4  # all calls take long, and say the same
@@ -88,16 +84,8 @@ def test_a_kill_after_every_single_write_heals() -> None:
         assert world.faults.kill_after_write is None, f"write {kill_after} never came"
 
 
-FAULTS: list[Exception] = [
-    ServerFailedError("500"),
-    UnreachableError("cut"),
-    ThrottledError("429", retry_after_s=3),
-    ConflictError("409"),
-]
-
-
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize("fault", CLUSTER_FAULTS, ids=lambda fault: type(fault).__name__)
 def test_a_fault_at_any_write_heals(fault: Exception, lost: bool) -> None:
     count = lives_with(fault, at=0, lost=lost)
     assert count > 20

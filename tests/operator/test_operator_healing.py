@@ -8,16 +8,12 @@ from hypothesis import strategies as st
 
 from iggy_client import LinkError
 from iggy_operator.cluster import (
-    ConflictError,
     Ref,
-    ServerFailedError,
-    ThrottledError,
-    UnreachableError,
 )
 from iggy_operator.conditions import found
 from iggy_operator.reasons import Reason
 from operator_world import OperatorWorld, run_in
-from planted_faults import Killed, Made
+from planted_faults import CLUSTER_FAULTS, Killed, Made
 
 TOPIC = Ref("IggyTopic", "shop", "orders")
 STREAM = Ref("IggyStream", "shop", "shop")
@@ -190,13 +186,7 @@ async def live(world: OperatorWorld) -> None:
         await world.go(130)
 
 
-FAULTS: list[Exception] = [
-    ServerFailedError("500"),
-    UnreachableError("cut"),
-    ThrottledError("429", retry_after_s=3),
-    ConflictError("409"),
-    LinkError("the connection broke"),
-]
+FAULTS = [*CLUSTER_FAULTS, LinkError("the connection broke")]
 EVERY = 5  # all calls take long, and say the same
 
 

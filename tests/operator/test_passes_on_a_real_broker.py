@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from broker_process import PASSWORD, USERNAME, BrokerProcess
-from iggy_client import AsyncClient
 from iggy_operator.cluster import Ref
 from operator_world import OperatorWorld
+from real_broker_world import run_with
 from waiting import WITHIN_S
 
 BROKER = Ref("IggyBroker", "shop", "main")
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path, shards=1).start()
-    try:
-        yield process
-    finally:
-        process.end()
-
-
-def run_with(broker: BrokerProcess, scenario: Callable[[OperatorWorld], Awaitable[None]]) -> None:
-    async def main() -> None:
-        world = OperatorWorld(AsyncClient.connect)
-        external = {
-            "tcp": broker.address,
-            "http": "http://127.0.0.1:3000",
-            "credentialsSecretName": "root",
-        }
-        world.give_broker(external=external)
-        world.give_secret("root", username=USERNAME, password=PASSWORD)
-        world.give_stream()
-        try:
-            await scenario(world)
-        finally:
-            await world.pool.keep_only(())
-
-    asyncio.run(main())
 
 
 async def until(world: OperatorWorld, condition: Callable[[], bool]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,15 +20,6 @@ from resource_cases import sink
 
 SINK = Ref("IggySink", "shop", "lake")
 GROUP = Consumer.group("shop/lake")
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path, shards=1).start()
-    try:
-        yield process
-    finally:
-        process.end()
 
 
 def carry(broker: BrokerProcess, world: OperatorWorld) -> None:

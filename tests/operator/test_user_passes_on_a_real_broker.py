@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
-
 import pytest
 
-from broker_process import PASSWORD, USERNAME, BrokerProcess
+from broker_process import BrokerProcess
 from iggy_client import AsyncClient, Client, ClientError
 from iggy_wire.errors import ErrorCode
 from operator_world import OperatorWorld
+from real_broker_world import run_with
 
 READER = {
     "streams": [
         {"stream": "shop", "topics": [{"topic": "orders", "allow": ["ReadTopic", "PollMessages"]}]}
     ]
 }
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path, shards=1).start()
-    try:
-        yield process
-    finally:
-        process.end()
-
-
-def run_with(broker: BrokerProcess, scenario: Callable[[OperatorWorld], Awaitable[None]]) -> None:
-    async def main() -> None:
-        world = OperatorWorld(AsyncClient.connect)
-        external = {"tcp": broker.address, "http": "http://x", "credentialsSecretName": "root"}
-        world.give_broker(external=external)
-        world.give_secret("root", username=USERNAME, password=PASSWORD)
-        world.give_stream()
-        world.give_topic()
-        try:
-            await scenario(world)
-        finally:
-            await world.pool.keep_only(())
-
-    asyncio.run(main())
 
 
 def may_read(broker: BrokerProcess, password: str) -> bool:
@@ -67,6 +39,7 @@ def is_let_in(broker: BrokerProcess, password: str) -> bool:
 
 def test_a_user_may_do_what_was_granted_also_in_a_topic_made_anew(broker: BrokerProcess) -> None:
     async def scenario(world: OperatorWorld) -> None:
+        world.give_topic()
         user = world.give_user(permissions=READER)
         await world.resync()
         password = world.secret("fraud-iggy", "password")
@@ -97,6 +70,7 @@ def test_a_user_may_do_what_was_granted_also_in_a_topic_made_anew(broker: Broker
 
 def test_passwords_are_imported_followed_and_rotated(broker: BrokerProcess) -> None:
     async def scenario(world: OperatorWorld) -> None:
+        world.give_topic()
         world.give_secret("mine", password="first-of-mine")
         user = world.give_user(passwordSecretRef={"name": "mine"})
         await world.resync()
@@ -123,6 +97,7 @@ def test_passwords_are_imported_followed_and_rotated(broker: BrokerProcess) -> N
 
 def test_tokens_log_in_and_are_renewed(broker: BrokerProcess) -> None:
     async def scenario(world: OperatorWorld) -> None:
+        world.give_topic()
         world.give_user(accessTokens=[{"name": "dashboard", "expiry": "1h"}])
         await world.resync()
         first = world.secret("fraud-iggy.dashboard", "token")

@@ -5,6 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from iggy_operator.cluster import (
+    ConflictError,
+    ServerFailedError,
+    ThrottledError,
+    UnreachableError,
+)
+
+CLUSTER_FAULTS: list[Exception] = [
+    ServerFailedError("500"),
+    UnreachableError("cut"),
+    ThrottledError("429", retry_after_s=3),
+    ConflictError("409"),
+]
+"""What the API server, or the way to it, does at times."""
+
 
 class Killed(BaseException):
     """The operator's process ends here. No code of it may catch this."""
