@@ -5,9 +5,26 @@ from collections.abc import Iterator
 import pytest
 
 from broker_process import BrokerProcess, running_broker
+from iggy_client.client import Client
+from raw_frames import RawClient
 
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with running_broker(tmp_path_factory.mktemp("broker"), shards=2, monitoring=True) as running:
         yield running
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[Client]:
+    """Root, on our own client."""
+    with broker.client() as client:
+        yield client
+
+
+@pytest.fixture
+def raw(broker: BrokerProcess) -> Iterator[RawClient]:
+    """Root, frame by frame."""
+    with RawClient(broker.tcp_port) as client:
+        client.login()
+        yield client

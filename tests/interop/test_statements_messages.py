@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
 import pytest
 
@@ -37,19 +36,6 @@ T = Identifier(TOPIC)
 EMPTY_POLL = bytes(16)
 BATCHES = 4
 TENS = 10 * BATCHES
-
-
-@pytest.fixture
-def admin(broker: BrokerProcess) -> Iterator[Client]:
-    with broker.client() as client:
-        yield client
-
-
-@pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.tcp_port) as client:
-        client.login()
-        yield client
 
 
 @pytest.fixture

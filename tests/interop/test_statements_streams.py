@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from broker_process import BrokerProcess
@@ -50,19 +48,6 @@ MISSING = (Identifier("no such thing"), Identifier(1_000_000))
 T = Identifier(TOPIC)
 FOREVER = (1 << 64) - 1
 SMALLEST = 1 << 20  # of a segment
-
-
-@pytest.fixture
-def admin(broker: BrokerProcess) -> Iterator[Client]:
-    with broker.client() as client:
-        yield client
-
-
-@pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.tcp_port) as client:
-        client.login()
-        yield client
 
 
 def topics(stream: str, options: dict[str, int | str]) -> Request:
