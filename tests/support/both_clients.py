@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from iggy_client import AsyncClient, Client
+from iggy_client import AsyncClient, Client, Tls
 
 
 class Awaited:
@@ -38,12 +38,12 @@ class Clients:
             else self._run(AsyncClient.connect(address, "iggy", "iggy", timeout_s=timeout_s))
         )
 
-    def open(self, address: str, *, timeout_s: float = 10.0) -> Any:
+    def open(self, address: str, *, timeout_s: float = 10.0, tls: Tls | None = None) -> Any:
         """A client that is not logged in."""
         return self._keep(
-            Client(address, timeout_s=timeout_s)
+            Client(address, timeout_s=timeout_s, tls=tls)
             if self.kind == "blocking"
-            else self._run(AsyncClient.open(address, timeout_s=timeout_s))
+            else self._run(AsyncClient.open(address, timeout_s=timeout_s, tls=tls))
         )
 
     def close(self) -> None:

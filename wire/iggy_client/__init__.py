@@ -4,6 +4,7 @@ from iggy_client.async_client import AsyncClient
 from iggy_client.client import Client, messages
 from iggy_client.errors import ClientError, LinkError, LinkTimeoutError, SessionLostError
 from iggy_client.keep_alive import KeptAlive
+from iggy_client.tls import Tls
 
 __all__ = [
     "AsyncClient",
@@ -13,5 +14,6 @@ __all__ = [
     "LinkError",
     "LinkTimeoutError",
     "SessionLostError",
+    "Tls",
     "messages",
 ]

@@ -25,6 +25,7 @@ from iggy_client.session import (
     logout_request,
     token_request,
 )
+from iggy_client.tls import Tls
 from iggy_wire import batch as batches
 from iggy_wire.batch import Message
 from iggy_wire.buffer import Buffer
@@ -61,25 +62,34 @@ class AsyncClient(AsyncAccessMethods, AsyncMembershipMethods):
     connection closes; `reconnect()` makes a new one. So does a task cancelled while it waits.
     """
 
-    def __init__(self, link: AsyncLink, timeout_s: float) -> None:
+    def __init__(self, link: AsyncLink, timeout_s: float, tls: Tls | None = None) -> None:
         """Made by `open` and `connect`."""
         self._timeout_s = timeout_s
+        self._tls = tls
         self._link = link
         self._session = Session()
         self._credentials: Login | LoginWithToken | None = None
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, address: str, *, timeout_s: float = TIMEOUT_S) -> Self:
-        """Connect to `HOST:PORT` without logging in."""
-        return cls(await AsyncLink.open(address, timeout_s), timeout_s)
+    async def open(
+        cls, address: str, *, timeout_s: float = TIMEOUT_S, tls: Tls | None = None
+    ) -> Self:
+        """Connect to `HOST:PORT` without logging in. `tls` None: unencrypted."""
+        return cls(await AsyncLink.open(address, timeout_s, tls), timeout_s, tls)
 
     @classmethod
     async def connect(
-        cls, address: str, username: str, password: str, *, timeout_s: float = TIMEOUT_S
+        cls,
+        address: str,
+        username: str,
+        password: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        tls: Tls | None = None,
     ) -> Self:
         """Connect to `HOST:PORT` and log in."""
-        client = await cls.open(address, timeout_s=timeout_s)
+        client = await cls.open(address, timeout_s=timeout_s, tls=tls)
         try:
             await client.login(username, password)
         except BaseException:
@@ -114,7 +124,7 @@ class AsyncClient(AsyncAccessMethods, AsyncMembershipMethods):
         """A new connection and a new session, logged in as before."""
         async with self._turn:
             await self.close()
-            self._link = await AsyncLink.open(self._link.address, self._timeout_s)
+            self._link = await AsyncLink.open(self._link.address, self._timeout_s, self._tls)
             self._session = Session()
         if self._credentials is not None:
             await self._login(self._credentials)

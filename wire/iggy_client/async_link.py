@@ -1,11 +1,13 @@
 """One TCP connection on an asyncio loop: frames out, one frame in. Knows nothing of sessions."""
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from typing import Final
 
 from iggy_client.errors import LinkError, LinkTimeoutError
 from iggy_client.session import REPLY_BYTES_MAX, split_address
+from iggy_client.tls import Tls, refused
 from iggy_wire.buffer import Buffer
 from iggy_wire.errors import WireError
 from iggy_wire.framing import BufferPool, FrameReader
@@ -28,15 +30,21 @@ class AsyncLink(asyncio.BufferedProtocol):
         self._early: memoryview | None = None  # a frame that came unasked: an eviction
 
     @classmethod
-    async def open(cls, address: str, timeout_s: float) -> "AsyncLink":
+    async def open(cls, address: str, timeout_s: float, tls: Tls | None = None) -> "AsyncLink":
         """Connect. `timeout_s`: for the connect, and for each request with its reply."""
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
+        context = None if tls is None else tls.context()
+        name = None if tls is None else tls.server_name or host
         try:
             async with asyncio.timeout(timeout_s):
-                _, link = await loop.create_connection(lambda: cls(address, timeout_s), host, port)
+                _, link = await loop.create_connection(
+                    lambda: cls(address, timeout_s), host, port, ssl=context, server_hostname=name
+                )
         except TimeoutError:
             raise LinkTimeoutError(f"{address} did not answer within {timeout_s:g} s") from None
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+            raise refused(address, error) from error
         except OSError as error:
             raise LinkError(f"cannot connect to {address}: {error.strerror or error}") from error
         return link

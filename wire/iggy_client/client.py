@@ -24,6 +24,7 @@ from iggy_client.session import (
     logout_request,
     token_request,
 )
+from iggy_client.tls import Tls
 from iggy_wire import batch as batches
 from iggy_wire.batch import Message
 from iggy_wire.buffer import Buffer
@@ -61,16 +62,22 @@ class Client(AccessMethods, MembershipMethods):
     """
 
     def __init__(
-        self, address: str, *, timeout_s: float = TIMEOUT_S, reuse_memory: bool = False
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        reuse_memory: bool = False,
+        tls: Tls | None = None,
     ) -> None:
-        """Connect, without logging in. Most callers want `Client.connect`.
+        """Connect, without logging in. Most callers want `Client.connect`. `tls` None: unencrypted.
 
         `reuse_memory`: what `poll` returned is valid only until the next call. Faster for those who
         are done with one reply before they ask for the next.
         """
         self._timeout_s = timeout_s
         self._reuse_memory = reuse_memory
-        self._link = Link(address, timeout_s)
+        self._tls = tls
+        self._link = Link(address, timeout_s, tls)
         self._session = Session()
         self._credentials: Login | LoginWithToken | None = None
 
@@ -83,9 +90,10 @@ class Client(AccessMethods, MembershipMethods):
         *,
         timeout_s: float = TIMEOUT_S,
         reuse_memory: bool = False,
+        tls: Tls | None = None,
     ) -> Self:
         """Connect to `HOST:PORT` and log in."""
-        client = cls(address, timeout_s=timeout_s, reuse_memory=reuse_memory)
+        client = cls(address, timeout_s=timeout_s, reuse_memory=reuse_memory, tls=tls)
         try:
             client.login(username, password)
         except BaseException:
@@ -118,7 +126,7 @@ class Client(AccessMethods, MembershipMethods):
     def reconnect(self) -> None:
         """A new connection and a new session, logged in as before."""
         self.close()
-        self._link = Link(self._link.address, self._timeout_s)
+        self._link = Link(self._link.address, self._timeout_s, self._tls)
         self._session = Session()
         if self._credentials is not None:
             self._login(self._credentials)

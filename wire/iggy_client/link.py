@@ -12,6 +12,7 @@ from typing import Final
 
 from iggy_client.errors import LinkError, LinkTimeoutError
 from iggy_client.session import REPLY_BYTES_MAX, REQUEST_BYTES_USUAL, split_address
+from iggy_client.tls import Tls, refused
 from iggy_wire.buffer import Buffer
 from iggy_wire.errors import WireError
 from iggy_wire.framing import BufferPool, FrameReader
@@ -22,9 +23,10 @@ _LANDING_BYTES: Final = 64 << 10
 class Link:
     """An open connection. Every failure closes it and raises `LinkError`."""
 
-    def __init__(self, address: str, timeout_s: float) -> None:
+    def __init__(self, address: str, timeout_s: float, tls: Tls | None = None) -> None:
         """Connect. `timeout_s`: for the connect, and for each send and each reply."""
         self.address = address
+        self._is_encrypted = tls is not None
         self._timeout_s = timeout_s
         host, port = split_address(address)
         try:
@@ -34,10 +36,13 @@ class Link:
         except OSError as error:
             raise LinkError(f"cannot connect to {address}: {error.strerror or error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.settimeout(None)
-        limit = _timeval(timeout_s)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        if tls is not None:
+            self._socket = _encrypted(self._socket, address, tls)
+        else:
+            self._socket.settimeout(None)
+            limit = _timeval(timeout_s)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self._reader = FrameReader(REPLY_BYTES_MAX, BufferPool(REPLY_BYTES_MAX))
         self._landing = memoryview(bytearray(_LANDING_BYTES))
         self.is_open = True
@@ -67,6 +72,10 @@ class Link:
         self._socket.close()
 
     def _send(self, parts: Sequence[Buffer]) -> None:
+        if self._is_encrypted:
+            for part in parts:
+                self._socket.sendall(part)
+            return
         left = sum(len(part) for part in parts)
         sent = self._socket.sendmsg(parts)
         while sent < left:  # large batches may go out in pieces
@@ -78,7 +87,8 @@ class Link:
         deadline = time.monotonic() + self._timeout_s
         while (frame := self._reader.next_frame()) is None:
             buffer = self._reader.receive_buffer(self._landing)
-            flags = 0 if buffer.obj is self._landing.obj else socket.MSG_WAITALL
+            is_short = self._is_encrypted or buffer.obj is self._landing.obj
+            flags = 0 if is_short else socket.MSG_WAITALL
             received = self._socket.recv_into(buffer, 0, flags)
             if received == 0:
                 raise LinkError(f"{self.address} closed the connection")
@@ -88,7 +98,7 @@ class Link:
         return frame
 
     def _explained(self, error: BaseException, sent_bytes: int) -> BaseException:
-        if isinstance(error, BlockingIOError):
+        if isinstance(error, BlockingIOError | TimeoutError):
             detail = f"{self.address} did not answer within {self._timeout_s:g} s"
             return LinkTimeoutError(detail)
         if isinstance(error, WireError):
@@ -99,6 +109,22 @@ class Link:
                 detail += f": the request has {sent_bytes} bytes, most servers take 64 MiB"
             return LinkError(detail)
         return error
+
+
+def _encrypted(plain: socket.socket, address: str, tls: Tls) -> socket.socket:
+    """The socket after the handshake. It keeps time itself: what the kernel hands over is no
+    whole record yet.
+    """
+    host, _ = split_address(address)
+    try:
+        return tls.context().wrap_socket(plain, server_hostname=tls.server_name or host)
+    except BaseException as error:
+        plain.close()
+        if isinstance(error, TimeoutError):
+            raise LinkTimeoutError(f"{address} did not answer in time, by TLS") from None
+        if isinstance(error, OSError) and not isinstance(error, LinkError):
+            raise refused(address, error) from error
+        raise
 
 
 def _behind(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
