@@ -1,0 +1,96 @@
+"""The words that people meet on objects besides fields: conditions, events, annotations, labels.
+
+Tables only. The reference pages are made from them, and a test compares them with the code. Reasons
+explain themselves in `reasons`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from iggy_operator import conditions, objects
+from iggy_operator.desired import metadata
+
+ALL: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggyUser")
+_IN_BROKER: Final = ("IggyStream", "IggyTopic", "IggyUser")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word, the kinds that it is used with, and what it says."""
+
+    word: str
+    kinds: tuple[str, ...]
+    meaning: str
+
+
+CONDITIONS: Final = (
+    Word(conditions.READY, ALL, "It exists, it can be used, and this generation of the spec is in "
+         "force. There from birth, never taken away"),
+    Word(conditions.SYNCED, _IN_BROKER, "Nothing in the broker differs from the spec, fields that "
+         "cannot change included"),
+    Word(conditions.PAUSED, ALL, "The operator is told not to act. Ready keeps its last value"),
+    Word(conditions.PROGRESSING, ("IggyBroker",), "Something is under way; the message names the "
+         "step"),
+    Word(conditions.STORAGE_READY, ("IggyBroker",), "The volume is bound, has the size that is "
+         "asked for, and less than 85 % of it are in use"),
+    Word(conditions.CONFIG_APPLIED, ("IggyBroker",), "The running pod has the wanted settings; if "
+         "not, the message says what waits for a restart"),
+    Word(conditions.ARCHIVE_HEALTHY, ("IggyBroker",), "The archiver is off, or works"),
+    Word(conditions.CREDENTIALS_READY, ("IggyBroker", "IggySink", "IggyUser"), "The Secret is "
+         "there and the broker accepts it"),
+    Word(conditions.DATA_CONTINUITY, ("IggyTopic",), "The topic is the one that was first seen. "
+         "False until somebody acknowledges that it was made anew"),
+    Word(conditions.SINKS_READY, ("IggyTopic",), "All sinks are Ready with their present spec, or "
+         "there are none"),
+    Word(conditions.AVAILABLE, ("IggySink",), "A driver runs, and it has committed within three "
+         "triggers, or nothing waits"),
+    Word(conditions.LAGGING, ("IggySink",), "The sink is further behind than `lag` allows"),
+    Word(conditions.CHECKPOINT_READY, ("IggySink",), "The checkpoint's claim or location can be "
+         "used"),
+)  # fmt: skip
+
+EVENTS: Final = (
+    Word("DriftReverted", ("IggyTopic",), "Somebody changed the topic in the broker; it was set "
+         "back"),
+    Word("Retained", _IN_BROKER, "The object went, and something stays in the broker; the message "
+         "names it"),
+    Word("PasswordChanged", ("IggyUser",), "The user has a new password"),
+    Word("ApplicationGone", ("IggySink",), "Somebody removed the Spark application; it is made "
+         "anew"),
+    Word("SecondReader", ("IggySink",), "Another program reads in the sink's consumer group, so "
+         "its progress is not what it says"),
+)  # fmt: skip
+"""Events that are no reason of a condition."""
+
+ANNOTATIONS: Final = (
+    Word("paused", ALL, '`"true"`: nothing is changed anywhere; what is seen is shown; a deletion '
+         "waits"),
+    Word("unmanaged", _IN_BROKER, '`"true"`: as `paused`, and the finalizer is dropped, so that '
+         "deleting the object leaves the broker alone"),
+    Word("reconcile-at", ALL, "Any text: a change of it leads to a pass at once, as every change "
+         "does"),
+    Word("restart-at", ("IggyBroker", "IggySink"), "A time, or any text: one restart for each new "
+         "value, which takes over everything that waits"),
+    Word("rotate-password-at", ("IggyUser",), "A time such as `2026-05-01T12:00:00Z`: a new "
+         "generated password once that time has come"),
+    Word("acknowledge-recreation", ("IggyTopic",), "The incarnation that the message of "
+         "DataContinuity names: the loss is known, paused sinks go on"),
+    Word("force-release", _IN_BROKER, '`"true"`: the finalizer is dropped without the broker '
+         "being touched"),
+)  # fmt: skip
+"""Those that people set, without the prefix."""
+
+LABELS: Final = (
+    Word(metadata.BROKER_LABEL, ("IggyBroker",), "Name of the IggyBroker"),
+    Word(metadata.TOPIC_LABEL, ("IggyTopic", "IggySink"), "Name of the IggyTopic"),
+    Word(metadata.SINK_LABEL, ("IggySink",), "Name of the IggySink"),
+    Word(metadata.SINK_UID_LABEL, ("IggySink",), "Its uid: pods of an earlier sink of that name "
+         "differ in it"),
+    Word(metadata.USER_LABEL, ("IggyUser",), "Name of the IggyUser"),
+)  # fmt: skip
+"""On what the operator makes for an object; too long a name is cut and marked with its hash."""
+
+FINALIZER: Final = Word(
+    objects.FINALIZER, _IN_BROKER,
+    "On an object only while something in a broker is to be deleted with it",
+)  # fmt: skip
