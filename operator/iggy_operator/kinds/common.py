@@ -107,7 +107,8 @@ async def broker_for(world: World, entry: Entry, broker: Key, *, may_act: bool) 
     ref = Ref("IggyBroker", broker.namespace, broker.name)
     if may_act and is_default and world.cache.get(ref) is None:
         metadata = {"name": ref.name, "namespace": ref.namespace}
-        value = {"apiVersion": API_VERSION, "kind": ref.kind, "metadata": metadata, "spec": {}}
+        spec = dict(world.product.default_broker)
+        value = {"apiVersion": API_VERSION, "kind": ref.kind, "metadata": metadata, "spec": spec}
         text = f"{ref} was not there and is being made: brokerRef names no other"
         try:
             await world.cluster.create(value)
