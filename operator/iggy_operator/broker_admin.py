@@ -5,11 +5,11 @@ back-off. Reads and writes take turns, so a listing never misses what was made w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from iggy_client import ClientError, LinkError, SessionLostError, calls
+from iggy_client import ClientError, LinkError, SessionLostError, Tls, calls
 from iggy_client.session import Call
 from iggy_operator.backoff import PAUSE_S_MIN, Chance, pause_s
 from iggy_operator.clock import Clock
@@ -51,8 +51,14 @@ class Connection(Protocol):
         ...
 
 
-Connect: TypeAlias = Callable[[str, str, str], Awaitable[Connection]]
-"""Address, user name, password: `AsyncClient.connect`."""
+class Connect(Protocol):
+    """`AsyncClient.connect`."""
+
+    async def __call__(
+        self, address: str, username: str, password: str, *, tls: Tls | None
+    ) -> Connection:
+        """A connection that is logged in."""
+        ...
 
 
 class BrokerError(Exception):
@@ -94,6 +100,7 @@ class Login:
     address: str
     username: str
     password: str = field(repr=False)
+    tls: Tls | None = None
 
 
 @dataclass(slots=True)
@@ -151,7 +158,7 @@ class BrokerAdmin:
     async def visit(self, username: str, password: str) -> Connection | None:
         """A connection of its own as somebody else; None if that is not let in. To be closed."""
         try:
-            return await self._connect(self.login.address, username, password)
+            return await self._connect(self.login.address, username, password, tls=self.login.tls)
         except LinkError as error:
             raise BrokerDownError(str(error), retry_in_s=PAUSE_S_MIN, down_for_s=0) from error
         except ClientError as error:
@@ -274,7 +281,9 @@ class BrokerAdmin:
             raise self._trouble.error(now_s)
         self.forget()  # it may be another broker by now
         login = self.login
-        self._connection = await self._connect(login.address, login.username, login.password)
+        self._connection = await self._connect(
+            login.address, login.username, login.password, tls=login.tls
+        )
 
     async def _drop(self) -> None:
         if self._connection is not None:

@@ -4,10 +4,11 @@ import asyncio
 import base64
 import binascii
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from iggy_client import LinkError, Tls
 from iggy_operator.backoff import Chance
 from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import BrokerAdmin, Connect, Login
@@ -22,6 +23,7 @@ from iggy_operator.resources import Broker
 
 CREDENTIALS_S: Final = 60.0
 """A broker's Secret is read again after so long."""
+CA_KEY: Final = "ca.crt"
 DISTRUST_S: Final = 5.0
 """Or after so long, while the broker does not let us in."""
 
@@ -110,16 +112,29 @@ async def _login(cluster: Cluster, broker: Entry) -> Login:
     if broker.resource.mode == "Managed":
         return await _managed_login(cluster, broker, broker.resource)
     external = spec["external"]
-    if "caSecretName" in external:
-        raise Blocked(
-            Reason.UNSUPPORTED,
-            "the operator speaks no TLS yet: remove spec.external.caSecretName and use a "
-            "plain listener inside the cluster",
-        )
-    name = external["credentialsSecretName"]
-    secret = await read_secret(cluster, broker.ref.namespace, name)
-    username = secret_text(secret, "username")
-    return Login(external["tcp"], username, secret_text(secret, "password"))
+    secret = await read_secret(cluster, broker.ref.namespace, external["credentialsSecretName"])
+    return Login(
+        external["tcp"],
+        secret_text(secret, "username"),
+        secret_text(secret, "password"),
+        await _tls(cluster, broker.ref.namespace, external),
+    )
+
+
+async def _tls(cluster: Cluster, namespace: str, external: Mapping[str, Any]) -> Tls | None:
+    """How an external broker is to be trusted; None if it is spoken to in plain text."""
+    if "tls" not in external and "caSecretName" not in external:
+        return None
+    pem = ""
+    if name := external.get("caSecretName"):
+        pem = secret_text(await read_secret(cluster, namespace, name), CA_KEY)
+    tls = Tls(pem, external.get("tls", {}).get("serverName", ""))
+    try:
+        tls.context()
+    except LinkError:
+        text = f"key {CA_KEY} of Secret {name} holds no certificate: write it as PEM"
+        raise Blocked(Reason.SECRET_INVALID, text) from None
+    return tls
 
 
 async def _managed_login(cluster: Cluster, entry: Entry, broker: Broker) -> Login:

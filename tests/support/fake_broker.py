@@ -15,7 +15,7 @@ import msgspec
 
 import fake_broker_users
 from fake_broker_users import Person
-from iggy_client import ClientError, LinkError
+from iggy_client import ClientError, LinkError, Tls
 from iggy_client.session import Call
 from iggy_wire import replies, requests
 from iggy_wire.errors import ErrorCode
@@ -49,11 +49,16 @@ class FakeBroker:
         self.disk = (0, 0)
         """Bytes of its disk, and how many of them are free."""
         self.attempts = 0
+        self.tls: Tls | None = None
+        """As the last one who connected wanted it."""
         self._numbers = itertools.count(1)
 
-    async def connect(self, address: str, username: str, password: str) -> FakeConnection:
+    async def connect(
+        self, address: str, username: str, password: str, *, tls: Tls | None
+    ) -> FakeConnection:
         await asyncio.sleep(0)
         self.attempts += 1
+        self.tls = tls
         if self.is_down or address != self.address:
             raise LinkError(f"cannot connect to {address}: connection refused")
         found = self.people.get(username)

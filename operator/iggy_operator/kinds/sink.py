@@ -174,6 +174,9 @@ async def _place(world: World, entry: Entry, sink: Sink) -> _Place:
     stream = parent.resource
     broker = common.broker_of(world, entry, stream.broker)
     admin = await world.brokers.admin(world.cluster, broker)
+    if admin.login.tls is not None:
+        text = f"{broker.ref} is spoken to by TLS, and the sink job of this version speaks none: "
+        raise Blocked(Reason.UNSUPPORTED, text + "give the job a way without TLS to it")
     return _Place(topic, item, stream, broker, admin)
 
 

@@ -182,7 +182,7 @@ async def _write(
     done = (old or {"metadata": {}})["metadata"].get("annotations", {})
     mark = asked if is_rotated else done.get(user_secrets.ROTATED, "")
     values = user_secrets.binding_values(
-        case.broker, case.admin.login.address, case.user.username, password
+        case.broker, case.admin.login, case.user.username, password
     )
     shape = user_secrets.shape_of(case.entry)
     marks = {user_secrets.ROTATED: mark} if mark else {}

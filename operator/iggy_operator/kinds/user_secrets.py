@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
+from iggy_client import Tls
 from iggy_operator import API_GROUP
 from iggy_operator.blocked import Blocked
+from iggy_operator.broker_admin import Login
+from iggy_operator.brokers import CA_KEY
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import NotFoundError, Object, Ref
 from iggy_operator.desired.metadata import label_value, owner_of
@@ -27,9 +30,9 @@ _AGAIN_S: Final = 5.0
 """A Secret of an object that is just being deleted is gone soon."""
 
 
-def binding_values(broker: Broker, address: str, username: str, password: str) -> dict[str, str]:
-    """What programs find in the Secret."""
-    host, _, port = address.rpartition(":")
+def binding_values(broker: Broker, way: Login, username: str, password: str) -> dict[str, str]:
+    """What programs find in the Secret. `way`: how the operator itself gets to the broker."""
+    host, _, port = way.address.rpartition(":")
     login = f"{quote(username, safe='')}:{quote(password, safe='')}"
     values = {
         "type": "iggy",
@@ -38,11 +41,20 @@ def binding_values(broker: Broker, address: str, username: str, password: str) -
         "port": port,
         "username": username,
         "password": password,
-        "uri": f"iggy://{login}@{address}",
+        "uri": f"iggy://{login}@{way.address}{_options(way.tls)}",
     }
+    if way.tls is not None and way.tls.ca_pem:
+        values[CA_KEY] = way.tls.ca_pem
     if http := broker.spec.get("external", {}).get("http"):
         values["http-url"] = http
     return values
+
+
+def _options(tls: Tls | None) -> str:
+    """As other Iggy clients read them (Iggy SDK 0.9: connection strings)."""
+    if tls is None:
+        return ""
+    return "?tls=true" + (f"&tls_domain={tls.server_name}" if tls.server_name else "")
 
 
 def shape_of(entry: Entry) -> SecretShape:
