@@ -21,10 +21,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Native and JVM logs that concern no user: a loopback host name, a missing native Hadoop library.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: help setup sim faults demo test check format kernel lock wheel interop bench docs clean
+.PHONY: charts help setup sim faults demo test check format kernel lock wheel interop bench reference docs clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(MADE):
 	@.ci/machine
@@ -92,6 +92,12 @@ interop: $(INSTALLED) ## other people's clients and tests against our broker (AR
 
 bench: $(INSTALLED) ## one table of ratios and CPU per GB, against a bare server
 	@$(BIN)/python bench/run.py $(ARGS)
+
+reference: $(INSTALLED) ## write docs/reference from the schemas and the code
+	@PYTHONPATH=tests/support $(BIN)/python tests/support/reference_pages.py
+
+charts: $(INSTALLED) ## bring up to date what the charts hold of crds/ and of their own values
+	@PYTHONPATH=tests/support $(BIN)/python tests/support/chart_files.py
 
 docs: $(INSTALLED) ## check links, settings and samples in the documents
 	@$(BIN)/python -m pytest tests/tidy tests/samples

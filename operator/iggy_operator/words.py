@@ -7,9 +7,10 @@ explain themselves in `reasons`.
 from dataclasses import dataclass
 from typing import Final
 
-from iggy_operator import conditions, objects
+from iggy_operator import API_GROUP, conditions, objects
 from iggy_operator.desired import metadata
 
+PREFIX: Final = f"{API_GROUP}/"
 ALL: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggyUser")
 _IN_BROKER: Final = ("IggyStream", "IggyTopic", "IggyUser")
 
