@@ -136,25 +136,38 @@ class Rollout:
     restart: bool = False
     """The pod must go by hand: its StatefulSet does not restart it by itself."""
     problem: str = ""
+    is_release: bool = False
+    """What waits is what a new release renders, and nothing else holds it up."""
 
 
-def decide_rollout(stateful_set: Object | None, pod: Object | None, wanted: Manifest) -> Rollout:
-    """From the StatefulSet and the pod that are there to the one that is wanted."""
-    staged = stage(stateful_set, wanted)
+def decide_rollout(
+    stateful_set: Object | None,
+    pod: Object | None,
+    wanted: Manifest,
+    *,
+    releases_restart: bool = False,
+) -> Rollout:
+    """From the StatefulSet and the pod that are there to the one that is wanted.
+
+    `releases_restart`: it may take over now what only a new release renders.
+    """
+    staged = stage(stateful_set, wanted, releases_restart=releases_restart)
     rendered = wanted["spec"]["template"]["metadata"]["annotations"]
     lacks = Change.NONE if pod is None else change(_annotations(pod), rendered)
     waiting = staged.waiting
     manifest = staged.manifest
     is_manual = wanted["spec"]["updateStrategy"]["type"] == "OnDelete"
-    if lacks is Change.RELEASE and not waiting:
+    if lacks is Change.RELEASE and not waiting and not releases_restart:
         # A StatefulSet that was lost took the old template along: its pod runs on with that.
         manifest = _on_delete(manifest)
         waiting = ("the pod template of this release of the operator",)
+    is_release = bool(waiting) and not is_manual
     if is_manual and lacks is Change.USER:
         waiting = ("a change of the spec: delete the pod, or set the annotation restart-at",)
     restart = is_manual and pod is not None and _asks_for_restart(pod, rendered)
     step, problem = _step(stateful_set, manifest)
-    is_due = lacks in (Change.USER, Change.RESTART) and not is_manual and step == "Apply"
+    due = (Change.USER, Change.RESTART, *([Change.RELEASE] if releases_restart else []))
+    is_due = lacks in due and not is_manual and step == "Apply"
     return Rollout(
         manifest,
         step,
@@ -162,6 +175,7 @@ def decide_rollout(stateful_set: Object | None, pod: Object | None, wanted: Mani
         waiting=waiting,
         restart=restart,
         problem=problem,
+        is_release=is_release and step != "Keep",
     )
 
 

@@ -21,7 +21,6 @@ RESTARTING: Final = (
 )  # fmt: skip
 _PLACEMENT: Final = (
     "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName",
-    "imagePullSecrets",
 )  # fmt: skip
 RESTRICTED: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
@@ -76,9 +75,17 @@ def _pod_spec(broker: Broker, template: Mapping[str, Any], release: Release) -> 
         ),
         "securityContext": _security_context(template),
         **{name: template[name] for name in _PLACEMENT if template.get(name)},
+        **_pull_secrets(template, release),
         "containers": [_container(broker, template, release)],
         "volumes": volumes,
     }
+
+
+def _pull_secrets(template: Mapping[str, Any], release: Release) -> Manifest:
+    """Those of the broker, then those of the installation."""
+    own = [item["name"] for item in template.get("imagePullSecrets", ())]
+    names = dict.fromkeys([*own, *release.image_pull_secrets])
+    return {"imagePullSecrets": [{"name": name} for name in names]} if names else {}
 
 
 def _security_context(template: Mapping[str, Any]) -> Manifest:
@@ -107,6 +114,7 @@ def _container(broker: Broker, template: Mapping[str, Any], release: Release) ->
     container: Manifest = {
         "name": CONTAINER,
         "image": broker.spec.get("image", release.broker_image),
+        "imagePullPolicy": broker.spec.get("imagePullPolicy", release.image_pull_policy),
         # Nothing but SIGTERM is needed to stop it well: it finishes what is open and syncs.
         "command": ["iggy-broker"],
         "env": env,
@@ -124,8 +132,6 @@ def _container(broker: Broker, template: Mapping[str, Any], release: Release) ->
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
-    if "imagePullPolicy" in broker.spec:
-        container["imagePullPolicy"] = broker.spec["imagePullPolicy"]
     if resources := broker.spec.get("resources"):
         container["resources"] = resources
     return container

@@ -65,6 +65,8 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     facts = await _facts(world, entry, plan, has_acted=has_acted)
     facts = replace(facts, root_secret_name=secret_name, missing=missing)
     facts = await _asked(world, entry, facts) if broker_report.is_serving(facts) else facts
+    if not broker_report.is_under_way(facts) and not plan.rollout.is_release:
+        world.turns.give_back(entry.ref)
     conditions = broker_report.conditions_of(facts)
     fields = broker_report.fields_of(facts, entry.value, now_s=world.clock.now_s())
     return Verdict(Report(conditions, fields), again_s=broker_report.again_s(facts))
@@ -81,9 +83,26 @@ async def _planned(world: World, entry: Entry, broker: Broker) -> _Plan:
     storage = decide_storage(broker, stateful_set, claim, obstacle=obstacle)
     wanted = _children(world, entry, storage.broker)
     rendered = next(child for child in wanted if child["kind"] == "StatefulSet")
-    rollout = decide_rollout(stateful_set, pod, rendered)
+    rollout = _rollout(world, entry, stateful_set, pod, rendered)
     small = tuple(child for child in wanted if child["kind"] != "StatefulSet")
     return _Plan(storage, rollout, small, live, pod, claim)
+
+
+def _rollout(
+    world: World,
+    entry: Entry,
+    stateful_set: Object | None,
+    pod: Object | None,
+    rendered: Manifest,
+) -> Rollout:
+    """A new release waits, or takes its turn, as the installation says."""
+    rollout = decide_rollout(stateful_set, pod, rendered)
+    if not rollout.is_release or not world.product.restart_on_upgrade:
+        return rollout
+    other = world.turns.take(entry.ref, world.cache.of_kind("IggyBroker"))
+    if other is None:
+        return decide_rollout(stateful_set, pod, rendered, releases_restart=True)
+    return replace(rollout, waiting=(*rollout.waiting, f"{other} is restarted first"))
 
 
 def _children(world: World, entry: Entry, broker: Broker) -> tuple[Manifest, ...]:

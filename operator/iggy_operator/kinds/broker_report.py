@@ -74,6 +74,11 @@ def is_serving(facts: Facts) -> bool:
     return not facts.is_hibernated and facts.pod is not None and _is_ready(facts.pod)
 
 
+def is_under_way(facts: Facts) -> bool:
+    """Whether a step of its own is still to end."""
+    return bool(_step(facts))
+
+
 def again_s(facts: Facts) -> float | None:
     """When the next pass makes sense."""
     if facts.trouble is not None:

@@ -11,10 +11,19 @@ from iggy_operator.broker_admin import BrokerAdmin, BrokerRefusedError
 from iggy_operator.brokers import BrokerPool, check_allowed, is_allowed
 from iggy_operator.cache import Entry, ObjectCache
 from iggy_operator.clock import Clock
-from iggy_operator.cluster import Cluster, ConflictError, DeniedError, NotFoundError, Object, Ref
+from iggy_operator.cluster import (
+    Cluster,
+    ConflictError,
+    DeniedError,
+    InvalidError,
+    NotFoundError,
+    Object,
+    Ref,
+)
 from iggy_operator.decide.actions import Decision
 from iggy_operator.decide.deletion import Deletion, Doomed
 from iggy_operator.desired import release
+from iggy_operator.meter import NO_METER, Meter
 from iggy_operator.objects import (
     FINALIZER,
     generation_of,
@@ -27,6 +36,7 @@ from iggy_operator.objects import (
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import DEFAULT_BROKER, Broker, DeletionPolicy, Key, Stream, Topic
 from iggy_operator.status import Report, wanted_status
+from iggy_operator.turns import Turns
 from iggy_wire.errors import ErrorCode
 
 _PASSWORD_BYTES: Final = 24
@@ -50,6 +60,8 @@ class World:
     """What children are made of."""
     new_password: Callable[[], str] = lambda: token_urlsafe(_PASSWORD_BYTES)
     """32 characters that need no quoting in a URL."""
+    meter: Meter = NO_METER
+    turns: Turns = field(default_factory=Turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,8 @@ def broker_of(world: World, entry: Entry, broker: Key) -> Entry:
 async def broker_for(world: World, entry: Entry, broker: Key, *, may_act: bool) -> Entry:
     """As `broker_of`; the default broker of the object's own namespace is made if there is none.
 
-    It has no owner, and nobody but a person deletes it. Raises Blocked, ClusterError.
+    Its spec is the installation's. It has no owner, and nobody but a person deletes it. Raises
+    Blocked, ClusterError.
     """
     is_default = broker == Key(entry.ref.namespace, DEFAULT_BROKER)
     ref = Ref("IggyBroker", broker.namespace, broker.name)
@@ -114,6 +127,9 @@ async def broker_for(world: World, entry: Entry, broker: Key, *, may_act: bool) 
             await world.cluster.create(value)
         except ConflictError:
             text = f"{ref} has just been made"
+        except InvalidError as error:
+            text = f"the default broker of the operator's installation is refused: {error}"
+            raise Blocked(Reason.UNSUPPORTED, text) from None
         raise Blocked(Reason.BROKER_NOT_READY, text, again_s=_MADE_S)
     return broker_of(world, entry, broker)
 
