@@ -21,10 +21,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Native and JVM logs that concern no user: a loopback host name, a missing native Hadoop library.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: charts help setup sim faults demo test check format kernel lock wheel interop bench reference docs clean
+.PHONY: charts help setup cluster-up cluster-down e2e sim faults demo test check format kernel lock wheel interop bench reference docs clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(MADE):
 	@.ci/machine
@@ -63,6 +63,20 @@ sim: $(INSTALLED) ## simulated brokers with faults: SEED=7 replays one, SEEDS=10
 
 faults: $(INSTALLED) ## faults on real brokers, the long ones too (ARGS="-k kills" for some)
 	@$(BIN)/python -m pytest tests/faults -m "long or not long" $(ARGS)
+
+cluster-up: $(INSTALLED) ## a real Kubernetes on this machine for tests, as root; what runs is left alone
+	@.ci/machine --e2e
+	@$(BIN)/python tests/e2e/cluster up
+
+cluster-down: $(INSTALLED) ## end that Kubernetes and remove all that it left
+	@$(BIN)/python tests/e2e/cluster down
+
+# E2E_BACKEND: `own` is the cluster above, `kind` one that kind makes, `current` that of the current kubeconfig.
+e2e: export E2E_BACKEND ?= own
+e2e: $(INSTALLED) ## everything in a real Kubernetes (E2E_BACKEND=own|kind|current, ARGS="-k drain")
+	@if [ "$$E2E_BACKEND" = own ]; then $(MAKE) cluster-up; fi
+	@$(MAKE) images
+	@$(BIN)/python -m pytest tests/e2e -m e2e $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, layers, and whether requirements.lock has all that pyproject.toml wants
 	@$(BIN)/python -m pip check --quiet
