@@ -44,8 +44,7 @@ def pages() -> dict[str, str]:
     definitions = [yaml.load(text, Loader=LOADER) for _, text in crd_texts()]
     made = {f"{item['spec']['names']['singular']}.md": kind_page(item) for item in definitions}
     made["words.md"] = reference_tables.words_page(condition_rows(definitions[0]))
-    if operator := reference_tables.operator_page():
-        made["operator.md"] = operator
+    made["operator.md"] = reference_tables.operator_page()
     made["README.md"] = reference_tables.index_page(definitions)
     return {name: NOTE + "\n" + text.rstrip() + "\n" for name, text in made.items()}
 

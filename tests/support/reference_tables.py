@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from iggy_operator import words
+from iggy_operator.program.metrics import FAMILIES
+from iggy_operator.program.settings import SETTINGS
 from iggy_operator.reasons import Reason
 
 
@@ -65,8 +67,39 @@ def table(rows: Sequence[words.Word], *, head: str) -> list[str]:
 
 
 def operator_page() -> str:
-    """Settings and metrics of the operator program; empty while there is none."""
-    return ""
+    """Settings and metrics of the operator program."""
+    lines = [
+        "# The operator program",
+        "",
+        "The chart sets it all from its values; by hand it is `iggy-operator` with variables.",
+        "",
+        "## Settings",
+        "| variable | default | meaning |",
+        "|---|---|---|",
+        *(
+            f"| `{item.variable}` | {f'`{item.default}`' if item.default else ''} "
+            f"| {cell(item.meaning)} |"
+            for item in SETTINGS
+        ),
+        "",
+        "## Metrics",
+        "At `/metrics` of the HTTP port, in Prometheus' format, without a login. `/healthz` and",
+        "`/readyz` are beside it, for probes.",
+        "",
+        "| metric | type | labels | meaning |",
+        "|---|---|---|---|",
+        *(
+            f"| `{item.name}` | {item.kind} | {', '.join(f'`{label}`' for label in item.labels)} "
+            f"| {cell(item.meaning)} |"
+            for item in FAMILIES
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def cell(text: str) -> str:
+    """A sentence as a cell of a table."""
+    return text.rstrip(".").replace("|", "\\|")
 
 
 def index_page(definitions: Sequence[Mapping[str, Any]]) -> str:
@@ -86,6 +119,7 @@ def index_page(definitions: Sequence[Mapping[str, Any]]) -> str:
         lines.append(f"| [{names['kind']}]({names['singular']}.md) | {schema['description']} |")
     lines += [
         "| [Words](words.md) | conditions, reasons, events, annotations, labels |",
+        "| [Operator](operator.md) | settings of the operator program, and its metrics |",
         "| [Operations](../operations.md) | settings of the broker, its metrics and alerts |",
         "| [Spark](../spark.md#reading-a-topic) | options of the data source |",
     ]
