@@ -58,13 +58,26 @@ def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
     if node.get("x-kubernetes-int-or-string"):
         result["type"] = ["integer", "string"]
     if "properties" in node:
-        properties = node["properties"]
-        result["properties"] = {name: json_schema(properties[name]) for name in properties}
+        required = node.get("required", ())
+        result["properties"] = {
+            name: json_schema(child) if name in required else or_null(json_schema(child))
+            for name, child in node["properties"].items()
+        }
         result["additionalProperties"] = False
     elif isinstance(node.get("additionalProperties"), Mapping):
         result["additionalProperties"] = json_schema(node["additionalProperties"])
     if "items" in node:
         result["items"] = json_schema(node["items"])
+    return result
+
+
+def or_null(node: dict[str, Any]) -> dict[str, Any]:
+    """The API server takes null for a field as its default."""
+    result = dict(node)
+    if isinstance(node.get("type"), str):
+        result["type"] = [node["type"], "null"]
+    if "enum" in node:
+        result["enum"] = [*node["enum"], None]
     return result
 
 

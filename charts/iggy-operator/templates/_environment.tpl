@@ -32,6 +32,8 @@
   value: {{ .Values.workers | int64 | quote }}
 - name: IGGY_OPERATOR_RESYNC_SECONDS
   value: {{ .Values.resyncSeconds | int64 | quote }}
+- name: IGGY_OPERATOR_WATCH_SILENCE_SECONDS
+  value: {{ .Values.watchSilenceSeconds | int64 | quote }}
 - name: IGGY_OPERATOR_LOG_LEVEL
   value: {{ .Values.logLevel | quote }}
 - name: IGGY_OPERATOR_DEFAULT_BROKER
