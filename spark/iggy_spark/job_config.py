@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from iggy_spark import options, schema
+from iggy_spark import options, s3, schema
 from iggy_spark.errors import OptionError
 
 JOB_FILE_BYTES_MAX = 1 << 20
@@ -38,12 +38,32 @@ class Broker(_Part, frozen=True):
     password_env: Text = "IGGY_PASSWORD"
 
 
+class S3(_Part, frozen=True):
+    """How an object store is reached; see `s3.Connection`."""
+
+    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://[^/@]+/?$")] | None = None
+    region: Text | None = None
+    path_style: bool = False
+    credentials_path: Text | None = None
+    credentials_secret_name: Any = None  # whoever starts the job mounts it, and gives the path
+
+    def connection(self) -> s3.Connection:
+        """In the words of the code that uses it."""
+        return s3.Connection(
+            endpoint=self.endpoint or "",
+            region=self.region or "",
+            path_style=self.path_style,
+            credentials_path=self.credentials_path or "",
+        )
+
+
 class Files(_Part, frozen=True):
     """Block of sink type Files."""
 
     path: Text
     format: str = "Parquet"
     partition_by: Annotated[list[Name], msgspec.Meta(max_length=8)] = []
+    s3: S3 = S3()
 
 
 class Payload(_Part, frozen=True):
@@ -194,8 +214,18 @@ def _check(config: JobConfig) -> None:
 
 
 def _check_files(files: Files) -> None:
-    if not Path(files.path).is_absolute():
-        raise OptionError(f"sink.files.path: {files.path!r} must be an absolute path")
+    if s3.is_address(files.path):
+        try:
+            s3.parse_address(files.path)
+        except ValueError as error:
+            raise OptionError(f"sink.files.path: {error}") from error
+    elif not Path(files.path).is_absolute():
+        raise OptionError(
+            f"sink.files.path: {files.path!r} must be an absolute path, or an address such as "
+            "s3a://bucket/folder"
+        )
+    elif files.s3 != S3():
+        raise OptionError("sink.files.s3: goes with a path such as s3a://bucket/folder")
     if files.format != "Parquet":
         raise OptionError(f"sink.files.format: {files.format} is not in this version")
 

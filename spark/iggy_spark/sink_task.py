@@ -21,7 +21,7 @@ from iggy_spark.job_config import JobConfig
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.options import ReadOptions
 from iggy_spark.sinks import registry
-from iggy_spark.sinks.base import Sink, Spans, Written, without
+from iggy_spark.sinks.base import Sink, Spans, Written, still_ours, without
 from iggy_spark.sinks.rows import portions
 
 no_pandas.settle()
@@ -60,7 +60,7 @@ def write_range(
     for part in without(wanted, covered):
         missing += part.count
         fetch = RangeFetch(options, part)
-        done = sink.write_task(part, portions(options, fetch, part.partition))
+        done = sink.write_task(part, portions(options, fetch, part.partition), still_ours)
         total = replace(
             total,
             rows=total.rows + done.rows,

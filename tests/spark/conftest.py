@@ -20,6 +20,8 @@ from iggy_spark.offsets import Offsets
 from iggy_wire.batch import Message
 from iggy_wire.permissions import Permissions, StreamPermissions, TopicPermissions
 from iggy_wire.primitives import Consumer, Partitioning
+from lakes import BucketLake, FolderLake, Lake
+from object_store import ObjectStore, running_object_store
 
 _numbers = itertools.count()
 
@@ -43,6 +45,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     logs = tmp_path_factory.mktemp("spark-logs")
     with session.running("tests", cores=2, memory="1g", logs=logs, conf={}) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with running_object_store(tmp_path_factory.mktemp("store")) as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(store: ObjectStore, tmp_path: Path) -> BucketLake:
+    return BucketLake(store, tmp_path)
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """A target of the files sink: all that it promises holds in both."""
+    if request.param == "folder":
+        return FolderLake(tmp_path)
+    found: BucketLake = request.getfixturevalue("bucket")
+    return found
 
 
 @dataclass(frozen=True)

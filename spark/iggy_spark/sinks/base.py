@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -56,14 +56,24 @@ class Sink(Protocol):
         Returns what the target already holds of this incarnation, per partition.
         """
 
-    def write_task(self, wanted: OffsetRange, portions: Iterable[Portion]) -> Written:
-        """In a task: all of one range or nothing, and the same range again changes nothing."""
+    def write_task(
+        self, wanted: OffsetRange, portions: Iterable[Portion], confirm: Callable[[], None]
+    ) -> Written:
+        """In a task: all of one range or nothing, and the same range again changes nothing.
+
+        `confirm` is called when everything is ready to appear; it raises if another driver has
+        taken over meanwhile.
+        """
 
     def commit(self, results: Sequence[Written]) -> None:
         """In the driver, after all tasks of a batch."""
 
     def close(self) -> None:
         """In the driver, at the end."""
+
+
+def still_ours() -> None:
+    """Confirms where a lock keeps other drivers out."""
 
 
 def merge(spans: Iterable[tuple[int, int]]) -> Spans:

@@ -30,7 +30,9 @@ class ConsoleSink:
         """A console keeps nothing."""
         return {}
 
-    def write_task(self, wanted: OffsetRange, portions: Iterable[Portion]) -> Written:
+    def write_task(
+        self, wanted: OffsetRange, portions: Iterable[Portion], confirm: Callable[[], None]
+    ) -> Written:
         """Count all rows and keep the first as lines."""
         lines: list[str] = []
         counts = {"rows": 0, "rejected": 0, "size_bytes": 0}

@@ -26,7 +26,8 @@ def build(config: JobConfig, *, show: Callable[[str], Any]) -> Sink:
             files = config.sink.files
             assert files is not None, "checked with the configuration"
             parquet.check_partition_by(fields, files.partition_by)
-            return FilesSink(FilesSettings(files.path, fields, tuple(files.partition_by)))
+            columns = tuple(files.partition_by)
+            return FilesSink(FilesSettings(files.path, fields, columns, files.s3.connection()))
         case "Console":
             return ConsoleSink(show)
     raise OptionError(
