@@ -17,6 +17,8 @@ from iggy_operator.clock import Clock
 from iggy_operator.cluster import Cluster, NotFoundError, Object, Ref
 from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.desired.metadata import BROKER_LABEL, MANAGED_LABEL, MANAGER, label_value
+from iggy_operator.meter import NO_METER, Meter
+from iggy_operator.metered import Metered
 from iggy_operator.objects import generation_of, is_owned, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
@@ -39,9 +41,12 @@ class _Known:
 class BrokerPool:
     """One `BrokerAdmin` for each IggyBroker object."""
 
-    def __init__(self, connect: Connect, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self, connect: Connect, clock: Clock, chance: Chance, meter: Meter = NO_METER
+    ) -> None:
         """Nothing is connected yet."""
         self._connect = connect
+        self._meter = meter
         self._clock = clock
         self._chance = chance
         self._known: dict[Ref, _Known] = {}
@@ -59,7 +64,8 @@ class BrokerPool:
             if admin is None:
                 if known is not None:
                     await known.admin.close()
-                admin = BrokerAdmin(login, self._connect, self._clock, self._chance)
+                connect = Metered(self._connect, broker.ref, self._clock, self._meter)
+                admin = BrokerAdmin(login, connect, self._clock, self._chance)
             generation = generation_of(broker.value)
             self._known[broker.ref] = _Known(uid_of(broker.value), generation, admin, now_s)
             return admin
@@ -78,10 +84,16 @@ class BrokerPool:
         if known is not None and self._clock.monotonic_s() - known.read_at_s >= DISTRUST_S:
             self._known[ref] = replace(known, read_at_s=-math.inf)
 
+    def renew(self, ref: Ref) -> None:
+        """The credentials have changed: read the Secret before the next attempt."""
+        if (known := self._known.get(ref)) is not None:
+            self._known[ref] = replace(known, read_at_s=-math.inf)
+
     async def keep_only(self, refs: Collection[Ref]) -> None:
         """Close the connections to all other brokers."""
         for ref in [ref for ref in self._known if ref not in refs]:
             await self._known.pop(ref).admin.close()
+            self._meter.forget_broker(ref)
 
 
 def check_allowed(broker: Entry, namespace: str) -> None:
@@ -141,14 +153,13 @@ async def _managed_login(cluster: Cluster, entry: Entry, broker: Broker) -> Logi
     if broker.spec["hibernate"]:
         text = f"{entry.ref} hibernates: set its spec.hibernate to false"
         raise Blocked(Reason.BROKER_NOT_READY, text)
-    name = broker.spec.get("rootCredentialsSecretName")
-    generated = broker_names(broker.key.name).root_secret
+    name = broker_names(broker.key.name).root_secret
     try:
-        secret = await cluster.get(Ref("Secret", broker.key.namespace, name or generated))
+        secret = await cluster.get(Ref("Secret", broker.key.namespace, name))
     except NotFoundError:
         text = f"{entry.ref} has no Secret of its root user yet: see its conditions"
         raise Blocked(Reason.BROKER_NOT_READY, text) from None
-    if name is None and not is_root_secret_ours(secret, entry):
+    if not is_root_secret_ours(secret, entry):
         raise Blocked(Reason.BROKER_NOT_READY, f"{entry.ref} is not ready: see its conditions")
     return Login(
         managed_address(broker), secret_text(secret, "username"), secret_text(secret, "password")

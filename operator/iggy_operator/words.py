@@ -55,7 +55,7 @@ EVENTS: Final = (
          "back"),
     Word("Retained", _IN_BROKER, "The object went, and something stays in the broker; the message "
          "names it"),
-    Word("PasswordChanged", ("IggyUser",), "The user has a new password"),
+    Word("PasswordChanged", ("IggyUser", "IggyBroker"), "The user, or root, has a new password"),
     Word("ApplicationGone", ("IggySink",), "Somebody removed the Spark application; it is made "
          "anew"),
     Word("SecondReader", ("IggySink",), "Another program reads in the sink's consumer group, so "
@@ -72,8 +72,8 @@ ANNOTATIONS: Final = (
          "does"),
     Word("restart-at", ("IggyBroker", "IggySink"), "A time, or any text: one restart for each new "
          "value, which takes over everything that waits"),
-    Word("rotate-password-at", ("IggyUser",), "A time such as `2026-05-01T12:00:00Z`: a new "
-         "generated password once that time has come"),
+    Word("rotate-password-at", ("IggyUser", "IggyBroker"), "A time such as "
+         "`2026-05-01T12:00:00Z`: a new generated password once that time has come"),
     Word("acknowledge-recreation", ("IggyTopic",), "The incarnation that the message of "
          "DataContinuity names: the loss is known, paused sinks go on"),
     Word("force-release", _IN_BROKER, '`"true"`: the finalizer is dropped without the broker '

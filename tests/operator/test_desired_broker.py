@@ -315,7 +315,7 @@ def test_names_of_children_fit_with_all_that_kubernetes_appends(name: str) -> No
     names = broker_names(name)
 
     assert len(f"{names.base}-0123456789") <= 63  # the label of a revision
-    for own in (names.base, names.headless, names.config, names.account, names.root_secret):
+    for own in (names.base, names.headless, names.config, names.account, names.root_secret_next):
         assert len(own) <= 63
     assert len(names.claim) <= 63
     assert re.fullmatch(SERVICE_NAME, names.base)

@@ -7,7 +7,13 @@ from desired_cases import broker_of, owner_of_broker, user_of
 from golden_files import check_golden
 from iggy_operator import API_VERSION
 from iggy_operator.desired.metadata import Owner
-from iggy_operator.desired.secrets import SecretShape, root_secret, token_secret, user_secret
+from iggy_operator.desired.secrets import (
+    SecretShape,
+    root_secret,
+    root_secret_next,
+    token_secret,
+    user_secret,
+)
 
 OWNER = Owner(API_VERSION, "IggyUser", "fraud", "uid-1")
 VALUES = {
@@ -22,15 +28,14 @@ VALUES = {
 
 
 def of_root() -> SecretShape:
-    shape = root_secret(broker_of(), owner_of_broker(broker_of()))
-    assert shape is not None
-    return shape
+    return root_secret(broker_of(), owner_of_broker(broker_of()))
 
 
 def test_shapes_are_those_of_the_golden_file() -> None:
     template = {"labels": {"team": "data"}, "annotations": {"note": "x"}, "name": "binding"}
     shapes = [
         of_root(),
+        root_secret_next(broker_of(), owner_of_broker(broker_of())),
         user_secret(user_of(), OWNER),
         user_secret(user_of(secretTemplate=template), OWNER),
         token_secret(user_of(), "dashboard", OWNER),
@@ -57,15 +62,6 @@ def test_values_are_filled_in() -> None:
 def test_a_secret_has_all_keys_and_no_other(values: dict[str, str]) -> None:
     with pytest.raises(AssertionError, match="keys"):
         user_secret(user_of(), OWNER).filled(values)
-
-
-def test_what_exists_already_is_not_made() -> None:
-    external = {"tcp": "a:1", "http": "http://a:2", "credentialsSecretName": "root"}
-    named = broker_of(rootCredentialsSecretName="ours")
-    foreign = broker_of(mode="External", external=external)
-
-    assert root_secret(named, owner_of_broker(named)) is None
-    assert root_secret(foreign, owner_of_broker(foreign)) is None
 
 
 def test_shapes_hold_no_value() -> None:

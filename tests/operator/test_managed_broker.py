@@ -165,28 +165,7 @@ def test_a_named_secret_is_used_and_waited_for() -> None:
 
         assert world.says(BROKER) == ("True", "Synced")
         assert world.broker.username == "boss"
-        assert world.cluster.names("Secret") == ["ours"]
-
-    run_managed(scenario)
-
-
-def test_a_secret_that_the_volume_does_not_know_is_named() -> None:
-    async def scenario(world: ManagedWorld) -> None:
-        world.give_secret("ours", username="boss", password="secret-of-ours")
-        await started(world, rootCredentialsSecretName="ours")
-
-        world.give_secret("ours", username="boss", password="another-secret")
-        world.start()
-        await world.resync()
-        await world.go(130)
-
-        assert world.says(BROKER) == ("False", "Unauthorized")
-        assert world.says(BROKER, "CredentialsReady") == ("False", "Unauthorized")
-        assert "Secret ours" in world.message(BROKER)
-        assert "another-secret" not in str(world.status(BROKER))
-        world.give_secret("ours", username="boss", password="secret-of-ours")
-        await world.go(400)
-        assert world.says(BROKER) == world.says(BROKER, "CredentialsReady") == ("True", "Synced")
+        assert world.cluster.names("Secret") == ["main-root", "ours"]
 
     run_managed(scenario)
 

@@ -49,6 +49,7 @@ class FakeBroker:
         self.disk = (0, 0)
         """Bytes of its disk, and how many of them are free."""
         self.attempts = 0
+        self.root_changed: Callable[[str], None] = lambda password: None
         self.tls: Tls | None = None
         """As the last one who connected wanted it."""
         self._numbers = itertools.count(1)
@@ -75,6 +76,11 @@ class FakeBroker:
         self.topics.clear()
         self.groups.clear()
         self.people.clear()
+
+    def change_root(self, password: str) -> None:
+        """Root has another password; where a volume keeps it, that knows."""
+        self.password = password
+        self.root_changed(password)
 
     def fill(self, stream: str, topic: str, *, messages: int) -> None:
         """That many messages in a topic."""

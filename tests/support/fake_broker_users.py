@@ -67,8 +67,13 @@ def _update_permissions(broker: Any, request: requests.UpdatePermissions) -> Non
 
 
 def _change_password(broker: Any, request: requests.ChangePassword) -> None:
-    found = person(broker, request.user)
     check_password(request.new_password)
+    if request.user.value == broker.username:
+        if broker.password != request.current_password:
+            raise ClientError(ErrorCode.INVALID_CREDENTIALS, "this is not the current password")
+        broker.change_root(request.new_password)
+        return
+    found = person(broker, request.user)
     if found.password != request.current_password:
         raise ClientError(ErrorCode.INVALID_CREDENTIALS, "this is not the current password")
     found.password = request.new_password

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fake_stateful_sets import FakeStatefulSets
+from iggy_operator.broker_admin import Connect
 from iggy_operator.cluster import Object, Ref
 from operator_world import NAMESPACE, OperatorWorld
 from resource_cases import document
@@ -22,11 +23,13 @@ ROOT = Ref("Secret", NAMESPACE, "main-root")
 class ManagedWorld(OperatorWorld):
     """The fake broker answers at the Service of the pod that started last."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, connect: Connect | None = None) -> None:
+        super().__init__(connect)
         self.broker.address = ""
         self.volumes: dict[str, tuple[str, str]] = {}
         """Root's name and password, as the first start on a volume wrote them."""
+        self._volume = ""
+        self.broker.root_changed = self._root_changed
         self.sets = FakeStatefulSets(self.cluster, self._started)
 
     def _started(self, pod: Object) -> None:
@@ -40,8 +43,16 @@ class ManagedWorld(OperatorWorld):
         claim = self.cluster.objects.get(Ref("PersistentVolumeClaim", namespace, f"data-{name}-0"))
         volume = claim["metadata"]["uid"] if claim else metadata["uid"]
         kept = self.volumes.setdefault(volume, (login[0], login[1]))
+        self._volume = volume
         self.broker.username, self.broker.password = kept
         self.broker.address = f"{name}.{namespace}.svc:8090"
+
+    def _root_changed(self, password: str) -> None:
+        self.volumes[self._volume] = (self.broker.username, password)
+
+    def root(self) -> tuple[str, str]:
+        """Name and password as the volume of the broker that started last has them."""
+        return self.volumes[self._volume]
 
     def give_managed(self, name: str = "main", **spec: Any) -> Ref:
         self.cluster.put(document("IggyBroker", spec, name=name), namespace=NAMESPACE)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from iggy_operator import units
+from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.resources import Broker
 
 TCP_PORT: Final = 8090
@@ -72,6 +73,7 @@ def problems(broker: Broker) -> tuple[str, ...]:
     template = spec.get("podTemplate", {})
     return (
         *_unsupported(spec),
+        *_name_problems(broker),
         *filter(None, map(_key_problem, sorted(broker.config))),
         *_same_settings(broker.config),
         *_quantity_problems(spec.get("resources", {})),
@@ -88,6 +90,13 @@ def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
         yield f"archiver.kind: {spec['archiver']['kind']} is not in this version: use None"
     if "tls" in spec["listeners"]:
         yield "listeners.tls: this version does not encrypt: leave it out, or put a proxy in front"
+
+
+def _name_problems(broker: Broker) -> Iterator[str]:
+    names = broker_names(broker.key.name)
+    name = broker.spec.get("rootCredentialsSecretName")
+    if name in (names.root_secret, names.root_secret_next):
+        yield f"rootCredentialsSecretName: {name} is a name of the operator's own: use another"
 
 
 def _plain(key: str) -> str:

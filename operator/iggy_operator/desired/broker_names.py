@@ -29,8 +29,13 @@ class BrokerNames:
 
     @property
     def root_secret(self) -> str:
-        """The Secret of the root user, if the operator makes it."""
+        """The Secret with the root user as the volume knows it."""
         return f"{self.base}-root"
+
+    @property
+    def root_secret_next(self) -> str:
+        """The Secret of a password of root that the broker may not have yet."""
+        return f"{self.base}-root-next"
 
     @property
     def pod(self) -> str:

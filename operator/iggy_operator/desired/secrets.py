@@ -45,16 +45,24 @@ class SecretShape:
         return {**self.manifest, "data": data}
 
 
-def root_secret(broker: Broker, owner: Owner) -> SecretShape | None:
-    """Of the root user. None if the spec names one that exists, or the broker is not ours."""
-    if broker.mode == "External" or "rootCredentialsSecretName" in broker.spec:
-        return None
-    name = broker_names(broker.key.name).root_secret
+def root_secret(broker: Broker, owner: Owner) -> SecretShape:
+    """Of the root user of a managed broker, as its volume knows it."""
+    metadata = _root_metadata(broker, owner, broker_names(broker.key.name).root_secret)
+    return SecretShape(_secret("kubernetes.io/basic-auth", metadata), ("username", "password"))
+
+
+def root_secret_next(broker: Broker, owner: Owner) -> SecretShape:
+    """Of a password of root that the broker may not have yet."""
+    metadata = _root_metadata(broker, owner, broker_names(broker.key.name).root_secret_next)
+    return SecretShape(_secret("Opaque", metadata), ("password",))
+
+
+def _root_metadata(broker: Broker, owner: Owner, name: str) -> Manifest:
+    assert broker.mode == "Managed", "others have their own root"
     storage = broker.spec["storage"]
     # The volume knows its password, so the Secret stays as long as the volume does.
     is_owned = storage["ephemeral"] or storage["retentionPolicy"] == "Delete"
-    metadata = broker_family(broker, owner).metadata(name, is_owned=is_owned)
-    return SecretShape(_secret("kubernetes.io/basic-auth", metadata), ("username", "password"))
+    return broker_family(broker, owner).metadata(name, is_owned=is_owned)
 
 
 def user_secret(user: User, owner: Owner) -> SecretShape:

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from iggy_operator import API_GROUP, units
 from iggy_operator.blocked import Blocked
-from iggy_operator.brokers import is_root_secret_ours, read_secret, secret_text
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Cluster, DeniedError, NotFoundError, Object, Ref
 from iggy_operator.desired.broker_names import broker_names
@@ -14,17 +13,13 @@ from iggy_operator.desired.metadata import (
     Manifest,
     content_hash,
     label_value,
-    owner_of,
 )
-from iggy_operator.desired.secrets import root_secret
 from iggy_operator.kinds.common import World
 from iggy_operator.objects import is_deleting, is_owned, ref_of, uid_of
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Broker
 
 APPLIED: Final = f"{API_GROUP}/applied"
 """On a child: the hash of what was applied last. So nothing is written without need."""
-ROOT_USERNAME: Final = "iggy"
 _OPTIONAL: Final = ("ServiceAccount", "NetworkPolicy", "PodMonitor")
 _ATOMIC: Final = frozenset({"selector", "nodeSelector"})
 """Maps that are one value to server-side apply: what somebody added is not ours."""
@@ -55,7 +50,7 @@ async def observe(world: World, entry: Entry, wanted: Iterable[Ref]) -> dict[Ref
         if value is None:
             continue
         if not is_owned(value, entry.value):
-            raise _foreign(ref)
+            raise foreign(ref)
         if is_deleting(value):
             text = f"{ref} is being deleted, and is made anew when it is gone"
             raise Blocked(Reason.RECONCILING, text, ready=None, again_s=_GONE_S)
@@ -63,33 +58,10 @@ async def observe(world: World, entry: Entry, wanted: Iterable[Ref]) -> dict[Ref
     return result
 
 
-def _foreign(ref: Ref) -> Blocked:
+def foreign(ref: Ref) -> Blocked:
+    """What to say of an object that has a name of ours."""
     text = f"{ref} exists and is not ours: remove it, or make the IggyBroker under another name"
     return Blocked(Reason.NAME_CONFLICT, text, again_s=_AGAIN_S)
-
-
-async def check_root_secret(world: World, entry: Entry, *, may_act: bool) -> str:
-    """The name of the root user's Secret, which is there. One is made once, and never changed.
-
-    Raises Blocked.
-    """
-    broker = entry.resource
-    assert isinstance(broker, Broker)
-    namespace = entry.ref.namespace
-    shape = root_secret(broker, owner_of(entry.value))
-    name = broker.spec["rootCredentialsSecretName"] if shape is None else shape.name
-    if shape is not None and await found(world.cluster, Ref("Secret", namespace, name)) is None:
-        if not may_act:
-            return str(name)
-        values = {"username": ROOT_USERNAME, "password": world.new_password()}
-        await world.cluster.create(shape.filled(values))
-        return str(name)
-    secret = await read_secret(world.cluster, namespace, name)
-    if shape is not None and not is_root_secret_ours(secret, entry):
-        raise _foreign(ref_of(secret))
-    for key in ("username", "password"):
-        secret_text(secret, key)
-    return str(name)
 
 
 async def write(world: World, manifest: Manifest, old: Object | None) -> bool:

@@ -22,9 +22,10 @@ from iggy_operator.desired import broker_config
 from iggy_operator.desired.broker import broker_children
 from iggy_operator.desired.metadata import Manifest, owner_of
 from iggy_operator.kinds import broker_children as children
-from iggy_operator.kinds import broker_report
+from iggy_operator.kinds import broker_report, root_password
 from iggy_operator.kinds.broker_report import Facts
-from iggy_operator.kinds.common import Verdict, World
+from iggy_operator.kinds.common import Note, Verdict, World
+from iggy_operator.kinds.root_password import Root
 from iggy_operator.objects import annotation, is_deleting, ref_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.reporting import trouble
@@ -57,19 +58,22 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     if problems := broker_config.problems(broker):
         raise Blocked(Reason.UNSUPPORTED, "; ".join(problems))
     plan = await _planned(world, entry, broker)
-    secret_name = await children.check_root_secret(world, entry, may_act=may_act)
+    root = await root_password.prepare(world, entry, may_act=may_act)
     missing = ""
     has_acted = False
     if may_act:
         has_acted, missing = await _act(world, entry, plan)
     facts = await _facts(world, entry, plan, has_acted=has_acted)
-    facts = replace(facts, root_secret_name=secret_name, missing=missing)
-    facts = await _asked(world, entry, facts) if broker_report.is_serving(facts) else facts
+    facts = replace(facts, root_secret_name=root.name, missing=missing)
+    notes: tuple[Note, ...] = ()
+    if broker_report.is_serving(facts):
+        facts = await _asked(world, entry, facts)
+        facts, notes = await _root_followed(world, entry, facts, root if may_act else None)
     if not broker_report.is_under_way(facts) and not plan.rollout.is_release:
         world.turns.give_back(entry.ref)
     conditions = broker_report.conditions_of(facts)
     fields = broker_report.fields_of(facts, entry.value, now_s=world.clock.now_s())
-    return Verdict(Report(conditions, fields), again_s=broker_report.again_s(facts))
+    return Verdict(Report(conditions, fields), notes, again_s=broker_report.again_s(facts))
 
 
 async def _planned(world: World, entry: Entry, broker: Broker) -> _Plan:
@@ -174,6 +178,29 @@ async def _asked(world: World, entry: Entry, facts: Facts) -> Facts:
         world.brokers.distrust(entry.ref)
         text = f"{error}; Secret {facts.root_secret_name} must hold what the volume knows as root's"
         told = Blocked(Reason.UNAUTHORIZED, text, again_s=trouble(error).again_s)
-        return replace(facts, trouble=told)
     except BrokerError as error:
-        return replace(facts, trouble=trouble(error))
+        told = trouble(error)
+    return replace(facts, trouble=told)
+
+
+async def _root_followed(
+    world: World, entry: Entry, facts: Facts, root: Root | None
+) -> tuple[Facts, tuple[Note, ...]]:
+    """Root's password becomes what is asked for, or what turns out to fit. `root` None: neither."""
+    is_denied = facts.trouble is not None and facts.trouble.reason is Reason.UNAUTHORIZED
+    if root is None or root.known is None or not (is_denied or facts.stats is not None):
+        return facts, ()
+    try:
+        admin = await world.brokers.admin(world.cluster, entry)
+        if is_denied:
+            if await root_password.recover(world, entry, root, admin):
+                facts = await _asked(world, entry, replace(facts, trouble=None))
+        elif await root_password.follow(world, entry, root, admin):
+            return facts, (
+                Note("PasswordChanged", "root's password was changed", is_warning=False),
+            )
+    except Blocked as error:
+        return replace(facts, root_problem=error), ()
+    except BrokerError as error:
+        return replace(facts, root_problem=trouble(error)), ()
+    return facts, ()

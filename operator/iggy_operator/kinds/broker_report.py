@@ -50,6 +50,8 @@ class Facts:
     stats: Stats | None = None
     trouble: Blocked | None = None
     """Why there are no stats."""
+    root_problem: Blocked | None = None
+    """Why root's password is not what is asked for."""
 
     @property
     def is_hibernated(self) -> bool:
@@ -100,7 +102,10 @@ def _conditions(facts: Facts) -> Iterator[Condition]:
     yield _storage_ready(facts)
     yield _config_applied(facts)
     yield condition(ARCHIVE_HEALTHY, True, Reason.SYNCED, "the archiver is off")
-    if facts.stats is not None:
+    if facts.root_problem is not None:
+        told = facts.root_problem
+        yield condition(CREDENTIALS_READY, False, told.reason, told.message)
+    elif facts.stats is not None:
         yield condition(CREDENTIALS_READY, True, Reason.SYNCED)
     elif facts.trouble is not None and facts.trouble.reason is Reason.UNAUTHORIZED:
         text = facts.trouble.message
