@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from flights_demo.flights import load_flights
+from foreign_schemas import APACHE_FILE, KUBEFLOW_FILE, misfits, spec_schema
 from iggy_operator.resources import load
 from iggy_spark import schema
 from page_samples import SAMPLES, Sample, samples
@@ -26,6 +27,23 @@ def test_resources_in_the_documents_pass_the_checks(sample: Sample, tmp_path: Pa
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_needs_nothing_beside_it(path: Path) -> None:
     assert load([path]).skipped == ()
+
+
+@pytest.mark.parametrize(
+    ("group", "file"), [("sparkoperator.k8s.io", KUBEFLOW_FILE), ("spark.apache.org", APACHE_FILE)]
+)
+def test_spark_applications_in_the_documents_fit_their_operators(group: str, file: str) -> None:
+    shown = [
+        document
+        for sample in samples()
+        for document in sample.documents()
+        if document["apiVersion"].startswith(group)
+    ]
+
+    assert shown
+    for document in shown:
+        version = document["apiVersion"].partition("/")[2]
+        assert list(misfits(document["spec"], spec_schema(file, version))) == []
 
 
 def test_the_flights_sample_is_a_topic_with_a_lake() -> None:
