@@ -51,6 +51,13 @@ class Cluster:
                 shutil.rmtree(self.where.run)
         say("down; nothing of it is left but the cache of programs and images")
 
+    def is_up(self) -> bool:
+        """Whether everything runs and is ready."""
+        return all(
+            self._processes.running(component.name) is not None and component.ready()
+            for component in components(self.where)
+        )
+
     def status(self) -> bool:
         """Say what runs; whether all of it does and is ready."""
         whole = True
@@ -105,9 +112,6 @@ class Cluster:
         if note is not None and note.fingerprint == mark and component.ready():
             return False
         self._processes.stop(component.name)
-        if component.name == "containerd" and any(containers.keepers()):
-            # Whatever it kept would be nobody's now; the kubelet makes the pods anew.
-            containers.remove_all(self.where)
         self._processes.start(
             component.name,
             component.command,

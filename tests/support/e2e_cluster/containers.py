@@ -27,8 +27,6 @@ def remove_all(where: Places) -> None:
     unmount_below(where.run, places.CONTAINERD_STATE)
     _remove_groups()
     _remove_links(where)
-    for folder in ("containerd/io.containerd.metadata.v1.bolt", "addresses"):
-        shutil.rmtree(where.run / folder, ignore_errors=True)
     shutil.rmtree(places.CONTAINERD_STATE, ignore_errors=True)
 
 

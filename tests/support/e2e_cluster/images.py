@@ -58,7 +58,7 @@ def full_name(name: str) -> str:
 def archived(archive: Path) -> dict[str, str]:
     """The images of an OCI archive: full name → digest of its manifest."""
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, "r:") as tar:
             member = tar.extractfile("index.json")
             index: Document = json.loads(member.read()) if member else {}
     except (OSError, tarfile.TarError, KeyError) as error:
@@ -93,7 +93,7 @@ def load(archives: Iterable[Path]) -> list[Loaded]:
         wanted, there = archived(archive), present()
         was_there = all(there.get(name) == digest for name, digest in wanted.items())
         if not was_there:
-            _ctr("images", "import", "--no-unpack", str(archive))
+            _ctr("images", "import", str(archive))
             _name_in_full(wanted)
         loaded += [Loaded(name, was_there) for name in wanted]
     return loaded
