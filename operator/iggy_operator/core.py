@@ -4,7 +4,10 @@ Whoever watches calls `changed`; who probes reads `trouble`. Knows no watch libr
 """
 
 import asyncio
+import itertools
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from iggy_operator.backoff import Chance, pause_s
@@ -15,31 +18,53 @@ from iggy_operator.clock import Clock
 from iggy_operator.cluster import Cluster, ClusterError, Object, Ref
 from iggy_operator.desired.release import Release
 from iggy_operator.kinds.common import World
+from iggy_operator.log_context import about
+from iggy_operator.meter import NO_METER, Meter
+from iggy_operator.objects import generation_of, uid_of
 from iggy_operator.passes import Passes
-from iggy_operator.queue import Workers, WorkQueue
+from iggy_operator.queue import WORKERS, After, Done, Outcome, Workers, WorkQueue
 
 RESYNC_S: Final = 60.0
-RESYNC_AGE_S_MAX: Final = 300.0
-"""A resync that has not ended for so long is trouble."""
+RESYNCS_MISSED_MAX: Final = 5
+"""A resync that has not ended for so many of its times is trouble."""
 KEY_AGE_S_MAX: Final = 600.0
 """So is a key that has been due for so long."""
 _LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How much is done at once, how often, and who counts it."""
+
+    workers: int = WORKERS
+    resync_s: float = RESYNC_S
+    meter: Meter = NO_METER
 
 
 class Core:
     """One operator. `run` works until `stop`."""
 
     def __init__(
-        self, cluster: Cluster, connect: Connect, clock: Clock, chance: Chance, product: Release
+        self,
+        cluster: Cluster,
+        connect: Connect,
+        clock: Clock,
+        chance: Chance,
+        product: Release,
+        tuning: Tuning = Tuning(),
     ) -> None:
         """`connect`: `AsyncClient.connect`; `chance`: `random.random`."""
         self._clock = clock
         self._chance = chance
+        self._tuning = tuning
+        self.cache = ObjectCache()
+        self.is_loaded = False
         self._queue: WorkQueue[Ref] = WorkQueue(chance)
-        self._brokers = BrokerPool(connect, clock, chance)
-        world = World(cluster, ObjectCache(), self._brokers, clock, product)
-        self._workers: Workers[Ref] = Workers(self._queue, clock, lambda ref: self._passes.run(ref))
+        self._brokers = BrokerPool(connect, clock, chance, tuning.meter)
+        world = World(cluster, self.cache, self._brokers, clock, product, meter=tuning.meter)
+        self._workers: Workers[Ref] = Workers(self._queue, clock, self._pass, count=tuning.workers)
         self._passes = Passes(world, add=self._workers.add, check=self._workers.check)
+        self._numbers = itertools.count(1)
         self._resynced_s = clock.monotonic_s()
         self._is_stopping = asyncio.Event()
 
@@ -52,10 +77,35 @@ class Core:
         self._is_stopping.set()
         self._workers.stop()
 
+    def due(self) -> Iterable[Ref]:
+        """Objects that are due for a pass, or have one."""
+        return self._queue.due(self._clock.monotonic_s())
+
+    def oldest_s(self) -> float:
+        """How long the longest due object has been waiting."""
+        return self._queue.oldest_age_s(self._clock.monotonic_s())
+
+    def resync_age_s(self) -> float:
+        """Since the last resync."""
+        return self._clock.monotonic_s() - self._resynced_s
+
+    async def _pass(self, ref: Ref) -> Outcome:
+        """One pass, with its number in every line of the log that belongs to it."""
+        entry = self.cache.get(ref)
+        uid = "" if entry is None else uid_of(entry.value)
+        generation = 0 if entry is None else generation_of(entry.value)
+        begun_s = self._clock.monotonic_s()
+        with about(ref, uid=uid, generation=generation, pass_id=f"{next(self._numbers):x}"):
+            outcome = await self._passes.run(ref)
+        result = {Done: "done", After: "again"}.get(type(outcome), "failed")
+        self._tuning.meter.passed(ref.kind, result, self._clock.monotonic_s() - begun_s)
+        return outcome
+
     def trouble(self) -> str:
         """Why a probe should fail; empty if it should not."""
         now_s = self._clock.monotonic_s()
-        if (age_s := now_s - self._resynced_s) > RESYNC_AGE_S_MAX:
+        age_s_max = RESYNCS_MISSED_MAX * self._tuning.resync_s
+        if (age_s := now_s - self._resynced_s) > age_s_max:
             return f"the last resync ended {age_s:.0f} s ago"
         if (age_s := self._queue.oldest_age_s(now_s)) > KEY_AGE_S_MAX:
             return f"an object has been waiting for its pass for {age_s:.0f} s"
@@ -83,13 +133,16 @@ class Core:
                 await self._pause(pause_s(failures, self._chance))
             else:
                 self._resynced_s = self._clock.monotonic_s()
+                self.is_loaded = True
                 return True
         return False
 
     async def _resync_for_ever(self) -> None:
         failures = 0
         while True:
-            await self._pause(pause_s(failures, self._chance) if failures else RESYNC_S)
+            await self._pause(
+                pause_s(failures, self._chance) if failures else self._tuning.resync_s
+            )
             if self._is_stopping.is_set():
                 return
             try:

@@ -117,6 +117,11 @@ class WorkQueue(Generic[K]):
             heapq.heappop(self._heap)
         return None
 
+    def due(self, now_s: float) -> list[K]:
+        """Keys whose turn it is, and those that run: for the metrics."""
+        waiting = [key for key, item in self._waiting.items() if item.due_s <= now_s]
+        return [*waiting, *self._running]
+
     def oldest_age_s(self, now_s: float) -> float:
         """How long the longest due key has been waiting or running: for the probe."""
         due = [waiting.due_s for waiting in self._waiting.values()]

@@ -72,6 +72,7 @@ class Reporter:
             await apply_status(self._world, entry, wanted)
             moved = status.transitions(old, wanted["conditions"])
         for note in (*verdict.notes, *_transition_notes(old, moved)):
+            self._world.meter.told(entry.ref.kind, note.reason)
             await self.tell(entry, note)
         return any(item["type"] == READY for item in moved)
 

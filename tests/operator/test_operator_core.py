@@ -14,7 +14,7 @@ from iggy_client import AsyncClient
 from iggy_operator import core as core_module
 from iggy_operator.clock import SystemClock
 from iggy_operator.cluster import Ref, UnreachableError
-from iggy_operator.core import KEY_AGE_S_MAX, RESYNC_AGE_S_MAX, Core
+from iggy_operator.core import KEY_AGE_S_MAX, RESYNC_S, RESYNCS_MISSED_MAX, Core, Tuning
 from operator_world import HandClock, OperatorWorld
 from planted_faults import Made
 from waiting import WITHIN_S
@@ -29,7 +29,8 @@ async def with_core(
 ) -> None:
     """Run a scenario beside a core, then stop it."""
     chosen = connect or world.broker.connect
-    core = Core(world.cluster, chosen, SystemClock(), lambda: 0.5, RELEASE)  # type: ignore[arg-type]
+    tuning = Tuning(resync_s=60.0 if watches else 0.05)
+    core = Core(world.cluster, chosen, SystemClock(), lambda: 0.5, RELEASE, tuning)  # type: ignore[arg-type]
     world.cluster.watchers.clear()
     if watches:
         world.cluster.watchers.append(
@@ -85,9 +86,7 @@ def test_topics_are_ready_on_a_real_broker_and_follow_their_objects(tmp_path: Pa
         broker.end()
 
 
-def test_a_deaf_operator_finds_changes_by_the_resync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_module, "RESYNC_S", 0.05)
-
+def test_a_deaf_operator_finds_changes_by_the_resync() -> None:
     async def main() -> None:
         world = OperatorWorld()
         world.give_broker()
@@ -107,7 +106,6 @@ def test_a_deaf_operator_finds_changes_by_the_resync(monkeypatch: pytest.MonkeyP
 
 
 def test_lists_that_fail_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_module, "RESYNC_S", 0.05)
     monkeypatch.setattr(core_module, "pause_s", lambda failures, chance: 0.01 * failures)
 
     async def main() -> None:
@@ -137,7 +135,7 @@ def test_a_probe_tells_of_a_resync_that_does_not_end_and_of_a_key_that_waits() -
     async def main() -> None:
         clock, world = HandClock(), OperatorWorld()
         core = Core(world.cluster, world.broker.connect, clock, lambda: 0.5, RELEASE)
-        clock.seconds += RESYNC_AGE_S_MAX
+        clock.seconds += RESYNCS_MISSED_MAX * RESYNC_S
         assert core.trouble() == ""
         clock.seconds += 1
         assert "resync" in core.trouble()

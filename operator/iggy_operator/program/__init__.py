@@ -1,0 +1,1 @@
+"""The operator as a running program: settings, Lease, watches, probes, metrics."""

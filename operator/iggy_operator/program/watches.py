@@ -1,0 +1,215 @@
+"""Ears: kopf's watches in a thread of their own, and what to do when they go deaf.
+
+kopf cancels every task of its loop when it ends, and takes over signals in the main thread: so it
+gets a loop of its own. If it ends by itself, if a watch stays silent, or if a Spark operator comes
+or goes, all watches are begun anew. What nobody heard meanwhile is found by the resync.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import kopf
+
+from iggy_operator.backoff import Chance, pause_s
+from iggy_operator.cache import KINDS
+from iggy_operator.clock import Clock
+from iggy_operator.cluster import ClusterError, NotFoundError, Object, Ref
+from iggy_operator.program.api_access import Access
+from iggy_operator.program.api_client import ApiClient
+from iggy_operator.program.api_kinds import API_KINDS, SPARK_KINDS, WATCHED_CHILDREN
+from iggy_operator.program.children import owner_of_child
+from iggy_operator.program.watch_session import open_session
+from iggy_operator.program.watch_settings import kopf_settings, registry_for
+
+STOP_S: Final = 10.0
+"""A thread that has not ended by then is left alone: it has no one to tell anything."""
+LOOK_S: Final = 1.0
+SPARK_LOOK_S: Final = 60.0
+"""How soon a Spark operator that was installed or removed is noticed."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ears:
+    """What watches are made of."""
+
+    client: ApiClient
+    clock: Clock
+    chance: Chance
+    told: Callable[[Ref, Object | None], None]
+    """`Core.changed`, on the loop that makes the watches."""
+    namespaces: Sequence[str] = ()
+    """None for the whole cluster."""
+    silence_s: float = 600.0
+    new_access: Callable[[], Access] = field(default=Access)
+
+
+class Watches:
+    """All watches of one operator. `run` works until it is cancelled."""
+
+    def __init__(self, ears: Ears) -> None:
+        """Nothing is watched yet."""
+        self._ears = ears
+        self._round: _Round | None = None
+
+    def silences_s(self) -> dict[str, float]:
+        """For how long each kind's watch has brought nothing."""
+        return {} if self._round is None else self._round.silences_s()
+
+    def trouble(self) -> str:
+        """Why a probe should fail; empty if it should not."""
+        for kind, age_s in self.silences_s().items():
+            if age_s > self._ears.silence_s:
+                return f"the watch of {kind} has brought nothing for {age_s:.0f} s"
+        return ""
+
+    async def run(self) -> None:
+        """Watch; whatever ends the watches, begin anew."""
+        heard_s: dict[str, float] = {}
+        failures = 0
+        while True:
+            spark = await self._spark_kinds()
+            this = self._round = _Round(self._ears, spark, heard_s)
+            begun_s = self._ears.clock.monotonic_s()
+            this.start()
+            try:
+                reason = await self._end(this)
+            finally:
+                await this.stop()
+            heard_s = this.heard_s  # a new beginning is no sign of life
+            if self._ears.clock.monotonic_s() - begun_s > self._ears.silence_s:
+                failures = 0
+            failures += 1
+            _LOG.warning("watches begin anew: %s", reason)
+            await asyncio.sleep(min(pause_s(failures, self._ears.chance), self._ears.silence_s / 8))
+
+    async def _end(self, this: "_Round") -> str:
+        """Why this round is over."""
+        look_s = self._ears.clock.monotonic_s() + SPARK_LOOK_S
+        while True:
+            await asyncio.sleep(min(LOOK_S, self._ears.silence_s / 20))
+            if this.is_over:
+                return f"they ended by themselves ({this.error})"
+            kind, age_s = max(this.silences_s().items(), key=lambda item: item[1])
+            if min(age_s, this.age_s()) > self._ears.silence_s / 2:
+                return f"that of {kind} brought nothing for {age_s:.0f} s"
+            if self._ears.clock.monotonic_s() > look_s:
+                look_s += SPARK_LOOK_S
+                if await self._spark_kinds() != this.spark:
+                    return "a Spark operator was installed or removed"
+
+    async def _spark_kinds(self) -> tuple[str, ...]:
+        """Those whose definitions are installed; as before if nobody can say."""
+        found = []
+        for name, kind in SPARK_KINDS.items():
+            try:
+                page = await self._ears.client.get(kind.root)
+            except NotFoundError:
+                continue
+            except ClusterError as error:
+                _LOG.warning("which Spark operators there are: %s", error)
+                return self._round.spark if self._round is not None else ()
+            if any(item.get("name") == kind.plural for item in page.get("resources", ())):
+                found.append(name)
+        return tuple(found)
+
+
+class _Round:
+    """kopf, from one beginning to its end."""
+
+    def __init__(self, ears: Ears, spark: tuple[str, ...], heard_s: dict[str, float]) -> None:
+        self.spark = spark
+        self.error = ""
+        children = [kind for kind in WATCHED_CHILDREN if kind not in SPARK_KINDS]
+        self._kinds = (*KINDS, *children, *spark)
+        self._ears = ears
+        self._begun_s = ears.clock.monotonic_s()
+        self._paths = {
+            API_KINDS[kind].path(namespace=namespace): kind
+            for kind in self._kinds
+            for namespace in ears.namespaces or ("",)
+        }
+        self.heard_s = {path: heard_s.get(path, self._begun_s) for path in self._paths}
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="watches", daemon=True)
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stop.set()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self._ended.wait()
+        except TimeoutError:
+            _LOG.warning("the watches do not end: they are left alone")
+
+    def age_s(self) -> float:
+        return self._ears.clock.monotonic_s() - self._begun_s
+
+    def silences_s(self) -> dict[str, float]:
+        now_s = self._ears.clock.monotonic_s()
+        found: dict[str, float] = {}
+        for path, kind in self._paths.items():
+            found[kind] = max(found.get(kind, 0.0), now_s - self.heard_s[path])
+        return found
+
+    # What follows runs in the thread.
+
+    def _work(self) -> None:
+        try:
+            asyncio.run(self._watch())
+        except Exception as error:  # noqa: BLE001 -- whatever kopf dies of, it is begun anew
+            self.error = f"{type(error).__name__}: {error}"
+        finally:
+            self._call(self._ended.set)
+
+    async def _watch(self) -> None:
+        registry = registry_for(self._kinds, self._seen)
+        access = self._ears.new_access()
+
+        @kopf.on.login(registry=registry)
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            return await open_session(access, self._heard)
+
+        await kopf.operator(
+            registry=registry,
+            settings=kopf_settings(self._ears.silence_s),
+            clusterwide=not self._ears.namespaces,
+            namespaces=tuple(self._ears.namespaces),
+            stop_flag=self._stop,
+        )
+
+    def _heard(self, path: str) -> None:
+        if path in self.heard_s:
+            self.heard_s[path] = self._ears.clock.monotonic_s()
+
+    def _seen(self, kind: str, event: str | None, value: Object) -> None:
+        """Of our own kinds the object itself has changed, of others the one that it belongs to."""
+        api_kind = API_KINDS[kind]
+        full = {**value, "apiVersion": api_kind.api_version, "kind": api_kind.kind}
+        if kind in KINDS:
+            metadata = value["metadata"]
+            ref = Ref(kind, metadata["namespace"], metadata["name"])
+            self._call(self._ears.told, ref, None if event == "DELETED" else full)
+        elif event is not None and (owner := owner_of_child(full)) is not None:
+            # What the first list shows is no news: every object has a pass at the start.
+            self._call(self._ears.told, owner, None)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        if self._stop.is_set() and function != self._ended.set:
+            return
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            assert self._loop.is_closed(), "nothing else can go wrong here"
