@@ -1,12 +1,8 @@
 """What the API server accepts, refuses, explains and shows; the same table judges local files."""
 
 import json
-import os
 import secrets
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +10,9 @@ import yaml
 from kubernetes.client import Configuration
 from kubernetes.config import new_client_from_config
 
+from e2e_backends import Backend
 from e2e_judge import Judge, Server, install, is_served
+from e2e_kubectl import Kubectl
 from iggy_operator import API_GROUP, API_VERSION
 from iggy_operator.schema import crd_texts, schemas
 from iggy_operator.validation import check, path_text
@@ -30,15 +28,10 @@ ANNOTATION_BYTES_MAX = 256 << 10
 
 
 @pytest.fixture(scope="module")
-def kubeconfig() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("KUBECONFIG") or cache / "iggykube/e2e/run/admin.conf")
-
-
-@pytest.fixture(scope="module")
-def server(kubeconfig: Path) -> Iterator[Server]:
+def server(backend: Backend) -> Iterator[Server]:
     """The API server with our definitions; those that were not there are gone afterwards."""
-    found = Server(new_client_from_config(str(kubeconfig), client_configuration=Configuration()))
+    client = new_client_from_config(str(backend.kubeconfig), client_configuration=Configuration())
+    found = Server(client)
     new = install(found, DEFINITIONS)
     wait_until(lambda: is_served(found), "the kinds are served")
     yield found
@@ -55,28 +48,10 @@ def judge(server: Server) -> Iterator[Judge]:
     server.must("DELETE", f"/api/v1/namespaces/{name}")
 
 
-class Kubectl:
-    """The program, in the judge's namespace."""
-
-    def __init__(self, kubeconfig: Path, namespace: str) -> None:
-        program = shutil.which("kubectl")
-        assert program, "kubectl is missing: install Debian's kubernetes-client"
-        self._command = [program, f"--kubeconfig={kubeconfig}", f"--namespace={namespace}"]
-
-    def __call__(self, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
-        command = [*self._command, *arguments]
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-
-    def must(self, *arguments: str, text: str = "") -> str:
-        """What it prints; it has to succeed."""
-        done = self(*arguments, text=text)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
 @pytest.fixture(scope="module")
-def kubectl(kubeconfig: Path, judge: Judge) -> Kubectl:
-    return Kubectl(kubeconfig, judge.namespace)
+def here(cluster: Kubectl, judge: Judge) -> Kubectl:
+    """kubectl in the judge's namespace, which all tests of this module share."""
+    return cluster.at(judge.namespace)
 
 
 def rule_messages(node: Any) -> Iterator[str]:
@@ -110,15 +85,13 @@ def test_the_server_and_the_local_check_agree(judge: Judge, case: Case) -> None:
             assert any(item.field == field and message in item.message for item in said), said
 
 
-@pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.place)
-def test_what_the_documents_show_is_accepted(
-    judge: Judge, kubectl: Kubectl, sample: Sample
-) -> None:
+@pytest.mark.parametrize("sample", list(samples()), ids=lambda sample: sample.place)
+def test_what_the_documents_show_is_accepted(judge: Judge, here: Kubectl, sample: Sample) -> None:
     for document in sample.documents():
         metadata = {k: v for k, v in document["metadata"].items() if k != "namespace"}
         text = json.dumps({**document, "metadata": metadata})
 
-        kubectl.must("create", "--dry-run=server", "--validate=strict", "-f", "-", text=text)
+        here("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,12 +128,12 @@ def test_a_status_that_people_write_is_not_taken(judge: Judge, server: Server) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kubectl_explains_every_field(kubectl: Kubectl, kind: str) -> None:
+def test_kubectl_explains_every_field(here: Kubectl, kind: str) -> None:
     schema = schemas()[kind]
     spec, status = schema.root["properties"]["spec"], schema.root["properties"]["status"]
 
-    text = kubectl.must("explain", schema.plural, "--recursive")
-    of_spec = kubectl.must("explain", f"{schema.plural}.spec")
+    text = here("explain", schema.plural, "--recursive")
+    of_spec = here("explain", f"{schema.plural}.spec")
 
     words = set(text.split())
     for name in (*spec["properties"], *status["properties"]):
@@ -187,8 +160,8 @@ def without_description(node: dict[str, Any], path: str) -> Iterator[str]:
         yield from without_description(inner, f"{path}.{name}")
 
 
-def test_the_category_lists_all_kinds(kubectl: Kubectl) -> None:
-    listed = kubectl.must("api-resources", f"--api-group={API_GROUP}", "--no-headers", "-o=wide")
+def test_the_category_lists_all_kinds(here: Kubectl) -> None:
+    listed = here("api-resources", f"--api-group={API_GROUP}", "--no-headers", "-o=wide")
 
     rows = {row.split()[0]: row.split() for row in listed.splitlines()}
     for schema in schemas().values():
@@ -196,7 +169,7 @@ def test_the_category_lists_all_kinds(kubectl: Kubectl) -> None:
         assert rows[schema.plural][-1] == "iggy"
 
 
-def test_columns_show_what_is_there(judge: Judge, server: Server, kubectl: Kubectl) -> None:
+def test_columns_show_what_is_there(judge: Judge, server: Server, here: Kubectl) -> None:
     ordered = topic("orders-v2", topicName="Orders.V2", partitions=3)
     carried = sink()
     for value, status in (
@@ -209,10 +182,10 @@ def test_columns_show_what_is_there(judge: Judge, server: Server, kubectl: Kubec
         head = {"apiVersion": API_VERSION, "kind": value["kind"]}
         server.apply(f"{judge.place(value)}/status", head | rows, manager="iggy-operator")
 
-    topics = rows_of(kubectl.must("get", "igt"))
-    sinks = rows_of(kubectl.must("get", "igk"))
-    everything = kubectl.must("get", "iggy")
-    waited = kubectl("wait", "--for=condition=Ready", "igt/orders-v2", "--timeout=5s")
+    topics = rows_of(here("get", "igt"))
+    sinks = rows_of(here("get", "igk"))
+    everything = here("get", "iggy")
+    here.wait("igt/orders-v2", "condition=Ready")
     for value in (ordered, carried):
         server.must("DELETE", judge.place(value))
 
@@ -220,7 +193,6 @@ def test_columns_show_what_is_there(judge: Judge, server: Server, kubectl: Kubec
     assert topics[1].startswith("orders-v2 shop Orders.V2 6 1203344 2/2 True Synced ")
     assert sinks[0] == "NAME TOPIC TYPE STATE LAG READY REASON AGE"
     assert sinks[1].startswith("orders.lake orders Files RUNNING 412 True Synced ")
-    assert waited.returncode == 0, waited.stderr
     assert "iggytopic.iggykube.dev/orders-v2" in everything
     assert "iggysink.iggykube.dev/orders.lake" in everything
 
@@ -230,10 +202,10 @@ def rows_of(table: str) -> list[str]:
     return [" ".join(line.split()) for line in table.splitlines()]
 
 
-def test_the_definitions_can_be_applied_as_people_do(kubectl: Kubectl) -> None:
+def test_the_definitions_can_be_applied_as_people_do(here: Kubectl) -> None:
     text = "---\n".join(text for _, text in crd_texts())
 
-    shown = kubectl.must("apply", "--dry-run=server", "-f", "-", text=text)
+    shown = here("apply", "--dry-run=server", "-f", "-", stdin=text)
 
     assert shown.count("server dry run") == len(KINDS)
 
@@ -250,14 +222,14 @@ def full_topic(name: str) -> dict[str, Any]:
     return topic(name, sinks=[{**entry, "name": f"sink-{index}"} for index in range(16)])
 
 
-def test_a_topic_with_sixteen_full_sinks_is_applied_and_changed(kubectl: Kubectl) -> None:
+def test_a_topic_with_sixteen_full_sinks_is_applied_and_changed(here: Kubectl) -> None:
     first = full_topic("full")
     second = {**first, "spec": {**first["spec"], "partitions": 3}}
 
-    kubectl.must("apply", "-f", "-", text=json.dumps(first))
-    kubectl.must("apply", "-f", "-", text=json.dumps(second))
-    found = json.loads(kubectl.must("get", "igt/full", "-o=json"))
-    kubectl.must("delete", "igt/full")
+    here("apply", "-f", "-", stdin=json.dumps(first))
+    here("apply", "-f", "-", stdin=json.dumps(second))
+    found = json.loads(here("get", "igt/full", "-o=json"))
+    here("delete", "igt/full")
 
     assert found["spec"]["partitions"] == 3
     sizes = [len(text) for text in found["metadata"]["annotations"].values()]

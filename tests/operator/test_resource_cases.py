@@ -3,6 +3,7 @@ import pytest
 from iggy_operator.schema import schemas, with_defaults
 from iggy_operator.validation import check, path_text
 from resource_cases import CASES, Case
+from schema_samples import nodes
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -29,3 +30,20 @@ def test_every_accepted_document_is_a_fixed_point_of_defaulting() -> None:
             again = with_defaults(value, schemas()[value["kind"]].root)
 
             assert again == value
+
+
+def test_every_rule_of_the_schemas_refuses_something_in_the_table() -> None:
+    told = set()
+    for case in CASES:
+        old = None if case.old is None else check(case.old).value
+        told |= {problem.message for problem in check(case.value, old=old).problems}
+
+    silent = {
+        f"{schema.kind}{path}: {rule['message']}"
+        for schema in schemas().values()
+        for path, node in nodes(schema.root)
+        for rule in node.get("x-kubernetes-validations", ())
+        if rule["message"] not in told
+    }
+
+    assert silent == set()

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,12 @@ from iggy_operator import API_GROUP, API_VERSION
 from iggy_operator.documents import LOADER
 from iggy_operator.schema import crd_texts, schemas
 from iggy_operator.validation import PATTERN_FIXES
+from schema_samples import nodes
 
 REPOSITORY = Path(__file__).parents[2]
 # kubectl apply keeps the whole object in an annotation, and annotations end at 256 KiB.
 APPLIED_BYTES_MAX = 200_000
 FILES = dict(crd_texts())
-
-
-def nodes(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    yield path, node
-    for name, child in node.get("properties", {}).items():
-        yield from nodes(child, f"{path}.{name}")
-    if "items" in node:
-        yield from nodes(node["items"], f"{path}[]")
-    if isinstance(node.get("additionalProperties"), dict):
-        yield from nodes(node["additionalProperties"], f"{path}{{}}")
 
 
 @cache
