@@ -53,6 +53,8 @@ class FakeCluster:
         self.watchers: list[Callable[[Ref, Object | None], None]] = []
         self.admission: list[Callable[[Mapping[str, Any], Mapping[str, Any]], None]] = []
         """Each sees the old and the new state of an object, and may raise InvalidError."""
+        self.check_right: Callable[[str, object], None] = lambda verb, what: None
+        """Fails for a call that the API server would not allow."""
         self._numbers = itertools.count(1)
         self._owners: dict[str, dict[Path, set[str]]] = {}  # uid -> field -> managers
 
@@ -196,6 +198,7 @@ class FakeCluster:
     # How it works.
 
     async def _begin(self, verb: str, what: object, *, is_write: bool) -> Any:
+        self.check_right(verb, what)
         await asyncio.sleep(0)  # others may go first
         return self.faults.before(verb, what, is_write=is_write)
 

@@ -9,10 +9,26 @@ from typing import Any, TypeAlias
 import yaml
 
 from chart_values import CHARTS
+from iggy_operator.cluster import Ref
+from iggy_operator.program.api_kinds import API_KINDS
 
 RULES = CHARTS / "iggy-operator" / "templates" / "rbac" / "_rules.tpl"
 BEGIN = '{{- define "iggy-operator.rules" -}}'
 END = "{{- end -}}"
+# What a call of the operator's `Cluster` asks the API server for. Server-side apply that makes an
+# object needs both verbs.
+VERBS: dict[str, tuple[str, ...]] = {
+    "get": ("get",),
+    "list": ("list",),
+    "create": ("create", "patch"),
+    "apply": ("patch",),
+    "apply_status": ("patch",),
+    "delete": ("delete",),
+    "add_finalizer": ("patch",),
+    "remove_finalizer": ("patch",),
+}
+# Rights on things outside namespaces, which only the cluster-wide mode gives.
+CLUSTER_WIDE: dict[tuple[str, str], set[str]] = {("storage.k8s.io", "storageclasses"): {"get"}}
 Rights: TypeAlias = dict[tuple[str, str], set[str]]
 """Verbs by group and resource."""
 
@@ -33,3 +49,17 @@ def granted() -> Rights:
     text = RULES.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     assert "{{" not in text
     return rights_of(yaml.safe_load(text))
+
+
+def must_be_granted(call: str, what: object) -> None:
+    """Fails for a call that the API server would refuse under the chart's roles."""
+    if call == "record":
+        group, resource, verbs = "events.k8s.io", "events", ("create",)
+    else:
+        kind = API_KINDS[what.kind if isinstance(what, Ref) else str(what)]
+        group = kind.api_version.rpartition("/")[0]
+        resource = kind.plural + ("/status" if call == "apply_status" else "")
+        verbs = VERBS[call]
+    rights = {**granted(), **CLUSTER_WIDE}.get((group, resource), set())
+    missing = set(verbs) - rights
+    assert not missing, f"charts/iggy-operator: {sorted(missing)} on {resource} is not granted"

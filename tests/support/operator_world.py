@@ -18,6 +18,7 @@ from iggy_operator.conditions import found
 from iggy_operator.kinds.common import World
 from iggy_operator.passes import Passes
 from iggy_operator.queue import WorkQueue
+from operator_rights import must_be_granted
 from planted_faults import Faults
 from resource_cases import document
 
@@ -46,6 +47,7 @@ class OperatorWorld:
         self.clock = HandClock()
         self.faults = Faults()
         self.cluster = FakeCluster(self.clock, self.faults)
+        self.cluster.check_right = must_be_granted
         self.broker = FakeBroker(self.faults)
         self._connect = connect or self.broker.connect
         self.product = RELEASE
