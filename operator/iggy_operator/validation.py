@@ -43,6 +43,7 @@ PATTERN_FIXES: Final = {
     "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": _OBJECT_FIX,
     "^jdbc:": "must begin with jdbc:, such as jdbc:postgresql://host:5432/name",
     "^https?://": "must begin with http:// or https://",
+    "^https?://[^/@]+/?$": "must be an address without login and path, such as http://minio:9000",
     "^mongodb(\\+srv)?://[^@]+$": "must be mongodb://host:port without credentials; "
     "those belong into credentialsSecretName",
     "^[0-9]+\\.[0-9]+\\.[0-9]+$": "must be a version, such as 4.3.0",

@@ -15,6 +15,7 @@ EXIT_FAILED = 1  # start me again
 EXIT_CONFIGURATION = 2  # starting again cannot help
 EXIT_FENCED = 3  # another driver holds the checkpoint or the consumer group
 EXIT_DATA_LOSS = 4  # a person must decide
+EXIT_STOPPED = 5  # asked to stop before all was written that was to be; start me again
 
 
 class IggySparkError(Exception):

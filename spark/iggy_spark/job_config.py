@@ -31,9 +31,10 @@ class _Part(
 
 
 class Broker(_Part, frozen=True):
-    """Where the broker is, and which environment variables hold the login."""
+    """Where the broker is, and where the login: files, or else environment variables."""
 
     address: Text
+    credentials_path: Text | None = None
     username_env: Text = "IGGY_USERNAME"
     password_env: Text = "IGGY_PASSWORD"
 
@@ -144,7 +145,7 @@ class SinkSpec(_Part, frozen=True):
     console: Any = None
 
 
-class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, rename="camel"):
     """The whole file."""
 
     name: Name
@@ -154,6 +155,8 @@ class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     sink: SinkSpec
     checkpoint: Text
     once: bool = False
+    alive_file: Text | None = None
+    """Where the job gives a sign of life; see `alive`."""
 
     @property
     def payload_format(self) -> str:
@@ -264,17 +267,9 @@ def reader_options(config: JobConfig, environ: Mapping[str, str]) -> dict[str, s
     Raises:
         OptionError: an environment variable of the login is missing.
     """
-    login = {}
-    for option, variable in (
-        ("username", config.broker.username_env),
-        ("password", config.broker.password_env),
-    ):
-        if not environ.get(variable):
-            raise OptionError(f"broker.{option}Env: environment variable {variable} is not set")
-        login[option] = environ[variable]
     sink = config.sink
     found = {
-        **login,
+        **_login(config.broker, environ),
         "servers": config.broker.address,
         "stream": config.stream,
         "topic": config.topic,
@@ -289,3 +284,14 @@ def reader_options(config: JobConfig, environ: Mapping[str, str]) -> dict[str, s
     if sink.payload.schema is not None:
         found["payloadSchema"] = sink.payload.schema
     return found
+
+
+def _login(broker: Broker, environ: Mapping[str, str]) -> dict[str, str]:
+    if broker.credentials_path is not None:
+        return {"credentialsPath": broker.credentials_path}  # read anew for each connection
+    login = {}
+    for option, variable in (("username", broker.username_env), ("password", broker.password_env)):
+        if not environ.get(variable):
+            raise OptionError(f"broker.{option}Env: environment variable {variable} is not set")
+        login[option] = environ[variable]
+    return login

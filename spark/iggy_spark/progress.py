@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
 from pyspark.sql.streaming.listener import (
@@ -69,9 +69,12 @@ def as_text_keys(positions: Mapping[int, int]) -> dict[str, int]:
 class ProgressListener(StreamingQueryListener):
     """Turns Spark's progress events into ours, with the counts that the tasks handed back."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        """`reporter` gets one event per finished batch."""
+    def __init__(self, reporter: Reporter, *, moved: Callable[[], None] = lambda: None) -> None:
+        """`reporter` gets one event per finished batch; `moved` is called when one has ended, or
+        when there was nothing to do.
+        """
         self._reporter = reporter
+        self._moved = moved
         self._lock = threading.Lock()
         self._results: dict[int, dict[str, int]] = {}
         self.ended = threading.Event()
@@ -92,6 +95,7 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A batch is done, or there was nothing to do."""
+        self._moved()
         progress = event.progress
         with self._lock:
             counts = self._results.pop(progress.batchId, None)
@@ -114,6 +118,7 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing new."""
+        self._moved()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """All events of the query have been handled."""

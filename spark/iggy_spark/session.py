@@ -1,4 +1,6 @@
-"""A local Spark that says nothing on the terminal: its logs go to files."""
+"""The job's Spark: one of its own that says nothing on the terminal, since its logs go to files, or
+the one that `spark-submit` has begun, with its master and its executors.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -35,6 +38,10 @@ appender.file.strategy.max = 1
 # No row passes through Java in a sink job: it must start fast more than it must run fast. The quick
 # compiler alone nearly halves the CPU time of a start (measured: 16 s → 9 s).
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Environment variable that spark-submit gives the program: how to reach its JVM."""
+_OF_ONE_MACHINE = ("spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled")
 
 # Can be overruled by the sink's spark.conf.
 DEFAULTS = {
@@ -69,7 +76,8 @@ def running(
 def start(
     name: str, *, cores: int, memory: str, logs: Path, conf: Mapping[str, str]
 ) -> SparkSession:
-    """Start Spark in this process's own JVM, on `cores` cores and a heap of `memory`.
+    """Start Spark in this process's own JVM, on `cores` cores and a heap of `memory`. Under
+    `spark-submit` its JVM is there already, and where and how large Spark is was said to it.
 
     `logs` is an existing folder; what Java prints goes there too.
 
@@ -80,6 +88,8 @@ def start(
     configuration.write_text(_LOG4J.format(folder=logs, size_bytes=LOG_BYTES_MAX), "utf-8")
     # Workers must run this very Python, or they do not find our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    if SUBMITTED in os.environ:
+        return _submitted(name, logs=logs, conf=conf)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
     java = f"-Dlog4j2.configurationFile=file:{configuration} {JAVA_OPTIONS}"
@@ -100,6 +110,22 @@ def start(
             "Spark did not start: is Java 17 or newer installed, and JAVA_HOME right? What it said "
             f"is in {logs / 'java.log'} ({error})"
         ) from error
+
+
+def _submitted(name: str, *, logs: Path, conf: Mapping[str, str]) -> SparkSession:
+    """The Spark of `spark-submit`: what it was told wins over what is ours."""
+    builder = SparkSession.builder
+    told = SparkConf()
+    settings = {
+        "spark.app.name": name,
+        **{key: value for key, value in DEFAULTS.items() if key not in _OF_ONE_MACHINE},
+        "spark.sql.warehouse.dir": str(logs / "warehouse"),
+        **conf,
+    }
+    for key, value in settings.items():
+        if not told.contains(key):
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from iggy_spark import (
     session,
     sink_source,
 )
+from iggy_spark.alive import Sign
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.connections import Connection
 from iggy_spark.errors import BrokerUnavailable, DataLoss, Fenced, IggySparkError, SinkError
@@ -150,9 +151,11 @@ class Job:
         self._options = options.parse(self._raw, mode="stream")
         self._impatient = replace(self._options, retry_timeout_ms=CONTACT_MS)
         self._sink = registry.build(config, show=reporter.show)
+        self._sign = Sign(config.alive_file, interval_ms=config.interval_ms)
 
-    def run(self) -> None:
-        """Run until there is nothing left (once), or until asked to stop.
+    def run(self) -> bool:
+        """Run until there is nothing left (once), or until asked to stop. True: nothing is left,
+        or nobody has asked for so much.
 
         Raises:
             IggySparkError: why it could not go on.
@@ -172,7 +175,8 @@ class Job:
             with closing(mirror):
                 if mirror.join(contact_s=CONTACT_MS / 1000):
                     self._carry(checkpoint, mirror, found)
-                self._finish(checkpoint, mirror, incarnation)
+                left = self._finish(checkpoint, mirror, incarnation)
+                return left == 0 or not self._stop.asked or not self._config.available_now
         finally:
             self._sink.close()
             connections.close_all()
@@ -202,7 +206,7 @@ class Job:
                 self._query(spark, run)
 
     def _query(self, spark: SparkSession, run: Run) -> None:
-        listener = ProgressListener(self._reporter)
+        listener = ProgressListener(self._reporter, moved=self._sign.moved)
         spark.streams.addListener(listener)
         spark.dataSource.register(sink_source.SinkSource)
         writer = BatchWriter(self._sink, listener, self._stop)
@@ -223,6 +227,7 @@ class Job:
         else:
             trigger = trigger.trigger(processingTime=f"{self._config.interval_ms} milliseconds")
         query = trigger.start()
+        self._sign.moved()
         self._reporter.event(
             "started",
             sink=self._config.name,
@@ -273,6 +278,7 @@ class Job:
                 self._wait_for_commit(query, writer, run)
                 query.stop()
                 return
+            self._sign.write()
             try:
                 run.mirror.tell(writer.last_batch)
             except IggySparkError:
@@ -302,8 +308,10 @@ class Job:
                 return
             time.sleep(LOOK_S)
 
-    def _finish(self, checkpoint: Checkpoint, mirror: JobMirror, incarnation: str) -> None:
-        """Tell the broker and whoever started us how far it went."""
+    def _finish(self, checkpoint: Checkpoint, mirror: JobMirror, incarnation: str) -> int | None:
+        """Tell the broker and whoever started us how far it went. Returns how many messages are
+        left, None if nobody knows.
+        """
         done = checkpoint.committed(incarnation)
         positions = dict(done.positions) if done else {}
         ends: Mapping[int, int] | None = None
@@ -314,13 +322,15 @@ class Job:
             if not self._stop.asked:
                 raise
             # Broker and job are being stopped together: the next start tells it first of all.
+        left = None if ends is None else lag(positions, ends)
         self._reporter.event(
             "stopped",
             reason="signal" if self._stop.asked else "finished",
             committed=as_text_keys(positions),
             end=None if ends is None else as_text_keys(ends),
-            lag=None if ends is None else lag(positions, ends),
+            lag=left,
         )
+        return left
 
 
 _EXCEPTION = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
@@ -346,7 +356,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reporter = Reporter(sys.stdout)
     try:
         config = job_config.load(given.config)
-        Job(config, os.environ, reporter, stop=Stop(signals=True)).run()
+        is_done = Job(config, os.environ, reporter, stop=Stop(signals=True)).run()
     except IggySparkError as error:
         return _failed(reporter, str(error), error.exit_code)
     except (PySparkException, Py4JError) as error:
@@ -356,7 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(reporter, f"Spark: {_reason(str(error))}", errors.EXIT_FAILED)
     except OSError as error:
         return _failed(reporter, str(error), errors.EXIT_FAILED)
-    return errors.EXIT_DONE
+    return errors.EXIT_DONE if is_done else errors.EXIT_STOPPED
 
 
 def _failed(reporter: Reporter, reason: str, code: int) -> int:

@@ -16,8 +16,8 @@ from iggy_operator.launchers.children import change, checkpoint_problems, proble
 from iggy_operator.launchers.choice import Launcher
 from iggy_operator.launchers.job import application_name, claim_name, job_file, mebibytes
 from iggy_operator.launchers.spark_conf import memory_mib
-from iggy_spark import job_config
-from iggy_spark.errors import EXIT_CONFIGURATION, EXIT_DATA_LOSS, OptionError
+from iggy_spark import job_config, s3
+from iggy_spark.errors import EXIT_CONFIGURATION, EXIT_DATA_LOSS, EXIT_STOPPED, OptionError
 from launcher_cases import LAKE_TEMPLATE, SOURCE, job_of, sink_of
 
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
@@ -138,9 +138,31 @@ def test_types_that_are_refused_are_those_that_the_job_refuses(tmp_path: Path) -
 
 def test_exit_codes_are_those_of_the_job() -> None:
     desired = sink_of(trigger={"mode": "AvailableNow"})
-    rule = native.application(job_of(desired))["spec"]["podFailurePolicy"]["rules"][0]
+    rules = native.application(job_of(desired))["spec"]["podFailurePolicy"]["rules"]
 
-    assert rule["onExitCodes"]["values"] == [EXIT_CONFIGURATION, EXIT_DATA_LOSS]
+    assert {rule["action"]: rule["onExitCodes"]["values"] for rule in rules} == {
+        "FailJob": [EXIT_CONFIGURATION, EXIT_DATA_LOSS],
+        "Ignore": [EXIT_STOPPED],
+    }
+
+
+def test_files_in_an_object_store_need_no_volume_but_their_login(tmp_path: Path) -> None:
+    store = {"endpoint": "http://store:8333", "pathStyle": True, "credentialsSecretName": "keys"}
+    files = {"path": "s3a://lake/orders", "s3": store}
+
+    config = loaded(tmp_path / "sink.json", files=files, spark={})
+    children = sink_children(job_of(sink_of(files=files, spark={})), "Kubeflow")
+
+    assert config.sink.files is not None
+    assert config.sink.files.s3.connection() == s3.Connection(
+        endpoint="http://store:8333", path_style=True, credentials_path="/etc/iggy-files"
+    )
+    assert problems(job_of(sink_of(files=files, spark={})), "Kubeflow") == ()
+    for role in ("driver", "executor"):
+        spec = children.application["spec"][role]["template"]["spec"]
+        (volume,) = (item for item in spec["volumes"] if item["name"] == "iggy-files-login")
+        assert volume["secret"]["secretName"] == "keys"
+        assert "/etc/iggy-files" in [m["mountPath"] for m in spec["containers"][0]["volumeMounts"]]
 
 
 def changed(launcher: Launcher, before: dict[str, Any], after: dict[str, Any]) -> Change:
@@ -255,6 +277,8 @@ def with_mount(path: str) -> dict[str, Any]:
         ({"files": {"path": "/elsewhere/orders"}}, "files.path"),
         ({"files": {"path": "/lake/../etc"}}, "files.path"),
         ({"files": {"path": "/lakes"}}, "files.path"),
+        ({"files": {"path": "gs://lake/x"}}, "files.path"),
+        ({"files": {"path": "s3a://lake/../x"}}, "files.path"),
         (with_template({"hostNetwork": True}), "podTemplate.spec.hostNetwork"),
         (with_template({"initContainers": []}), "podTemplate.spec.initContainers"),
         (with_template({"serviceAccountName": "admin"}), "podTemplate.spec.serviceAccountName"),
@@ -269,6 +293,7 @@ def with_mount(path: str) -> dict[str, Any]:
         ),
         (with_mount("/checkpoint/x"), "mountPath /checkpoint/x is taken"),
         (with_mount("/tmp/"), "mountPath /tmp is taken"),
+        (with_mount("/etc/iggy"), "mountPath /etc/iggy is taken"),
         (with_mount("/"), "mountPath / is taken"),
     ],
 )

@@ -208,14 +208,18 @@ def variables(value: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize(("name", "launcher"), CASES)
 def test_there_is_no_secret_anywhere(name: str, launcher: Launcher) -> None:
-    """The login is named, and comes from its Secret into the environment only."""
+    """The login is named, and its Secret is mounted: so a rotation restarts nothing."""
     manifests = rendered(name, launcher)
-    login = [entry for manifest in manifests for entry in variables(manifest)
-             if entry["name"] in ("IGGY_USERNAME", "IGGY_PASSWORD")]  # fmt: skip
 
-    assert login
-    assert all(set(entry) == {"name", "valueFrom"} for entry in login)
-    assert all("secretKeyRef" in entry["valueFrom"] for entry in login)
+    for template in templates(name, launcher):
+        (volume,) = (item for item in template["spec"]["volumes"] if item["name"] == "iggy-login")
+        assert volume["secret"]["secretName"] == job_of().source.secret
+        (container,) = template["spec"]["containers"]
+        mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        assert mounts["/etc/iggy"] == {
+            "name": "iggy-login", "mountPath": "/etc/iggy", "readOnly": True,
+        }  # fmt: skip
+        assert not [entry for entry in container["env"] if "valueFrom" in entry]
     spec = application_of(name, launcher)["spec"]
     visible = json.dumps([spec.get(field) for field in ("arguments", "driverArgs", "sparkConf")])
     assert "password" not in visible.lower()
@@ -224,7 +228,7 @@ def test_there_is_no_secret_anywhere(name: str, launcher: Launcher) -> None:
 
 
 def test_a_user_cannot_replace_the_variables_of_the_operator() -> None:
-    names = ("IGGY_USERNAME", "IGGY_PASSWORD", "HOME", "PYSPARK_SUBMIT_ARGS")
+    names = ("HOME", "PYSPARK_SUBMIT_ARGS")
     mine = [{"name": name, "value": "p-of-tests"} for name in names]
     spark = {"podTemplate": LAKE_TEMPLATE, "env": mine}
 

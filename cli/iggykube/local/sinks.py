@@ -8,7 +8,7 @@ from typing import IO, Final
 
 import msgspec
 
-from iggy_operator.decide.sinks import AfterExit, after_exit
+from iggy_operator.decide.sinks import EXIT_FINISHED, EXIT_STOPPED, AfterExit, after_exit
 from iggykube.local.folders import Folders, write_private
 from iggykube.local.plan import SinkPlan
 from iggykube.local.processes import Child
@@ -129,7 +129,8 @@ class SinkProcess:
         self._child = None
         if self._is_stopping:
             self.state = SinkState.STOPPED
-            self.reason = "" if exit_code == 0 else words[:REASON_CHARACTERS_MAX]
+            is_asked = exit_code in (EXIT_FINISHED, EXIT_STOPPED)
+            self.reason = "" if is_asked else words[:REASON_CHARACTERS_MAX]
             return
         after = after_exit(
             self.plan.sink,

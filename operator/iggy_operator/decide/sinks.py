@@ -18,6 +18,7 @@ PAUSE_S_MIN: Final = 1
 EXIT_FINISHED: Final = 0
 EXIT_CONFIGURATION: Final = 2
 EXIT_DATA_LOSS: Final = 4
+EXIT_STOPPED: Final = 5
 
 
 class Step(Enum):
@@ -70,7 +71,8 @@ def after_exit(sink: Sink, exit_code: int, *, retries: int, ran_s: float, error:
     """What follows when a job ends by itself after `ran_s` seconds.
 
     Exit codes of the job: 0 finished, 1 failed, 2 wrong configuration, 3 replaced by another job,
-    4 data loss. 2 and 4 wait for a person: the same start would end the same way.
+    4 data loss, 5 asked to stop before everything was written. 2 and 4 wait for a person: the same
+    start would end the same way. 5 is no failure, and is not counted as one.
     """
     if ran_s >= RETRIES_RESET_S:
         retries = 0
@@ -81,6 +83,9 @@ def after_exit(sink: Sink, exit_code: int, *, retries: int, ran_s: float, error:
     if not _may_restart(sink.restart, exit_code):
         reason = Reason.COMPLETED if exit_code == EXIT_FINISHED else Reason.DRIVER_FAILED
         return AfterExit(reason, error, None, retries)
+    if exit_code == EXIT_STOPPED:
+        message = "the job was stopped before everything was written: it goes on"
+        return AfterExit(Reason.RECONCILING, message, PAUSE_S_MIN, retries)
     if retries >= sink.restart.retries_max:
         message = f"{error} (gave up after {retries} restarts)"
         return AfterExit(Reason.RETRIES_EXHAUSTED, message, None, retries)

@@ -51,6 +51,7 @@ def _own_conf(job: SinkJob) -> dict[str, str]:
     spark = job.spark
     conf = {
         "spark.kubernetes.container.image": spark.get("image", job.release.spark_image),
+        "spark.kubernetes.container.image.pullPolicy": job.release.image_pull_policy,
         "spark.kubernetes.authenticate.driver.serviceAccountName": spark.get(
             "serviceAccountName", SPARK_ACCOUNT
         ),

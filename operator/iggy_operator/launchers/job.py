@@ -28,8 +28,9 @@ APPLICATION_CHARACTERS_MAX: Final = 42
 JOB_FOLDER: Final = "/etc/iggy-sink"
 JOB_FILE: Final = "sink.json"
 CHECKPOINT_PATH: Final = "/checkpoint"
-USERNAME_VARIABLE: Final = "IGGY_USERNAME"
-PASSWORD_VARIABLE: Final = "IGGY_PASSWORD"
+LOGIN_FOLDER: Final = "/etc/iggy"
+STORE_FOLDER: Final = "/etc/iggy-files"
+ALIVE_FILE: Final = "/tmp/iggy-sink-alive.json"
 SINK_TYPES: Final = ("Files", "Console")
 """What the sink job of this version can do."""
 
@@ -92,6 +93,12 @@ class SinkJob:
         return str(volume.get("existingClaim") or claim_name(self.sink.key.name))
 
     @property
+    def store_secret(self) -> str | None:
+        """Secret with the login of the object store that the files go to."""
+        name = self.sink.spec.get("files", {}).get("s3", {}).get("credentialsSecretName")
+        return None if name is None else str(name)
+
+    @property
     def family(self) -> Family:
         """Labels and owner of everything that belongs to the sink."""
         key, topic = self.sink.key, self.sink.topic.name
@@ -139,7 +146,7 @@ def asked(job: SinkJob, launcher: str) -> object:
 
 
 def job_file(job: SinkJob) -> Manifest:
-    """What the job is given to read. It names the variables of the login, and holds no secret."""
+    """What the job is given to read. It says where secrets lie, and holds none."""
     driver = job.spark["driver"]
     spark = {
         "driver": {"cores": driver["cores"], "memory": f"{mebibytes(driver['memory'])}m"},
@@ -147,18 +154,24 @@ def job_file(job: SinkJob) -> Manifest:
     }
     return {
         "name": str(job.sink.key),
-        "broker": {
-            "address": job.source.address,
-            "usernameEnv": USERNAME_VARIABLE,
-            "passwordEnv": PASSWORD_VARIABLE,
-        },
+        "broker": {"address": job.source.address, "credentialsPath": LOGIN_FOLDER},
         "stream": job.source.stream,
         "topic": job.source.topic,
-        "sink": {**job_fields(job.sink), "spark": spark, **_new_topic(job)},
+        "sink": {**job_fields(job.sink), **_files(job), "spark": spark, **_new_topic(job)},
         # A folder of its own: the root of a volume may hold `lost+found`, or another sink.
         "checkpoint": f"{CHECKPOINT_PATH}/{job.sink.key.name}",
         "once": job.is_bounded,
+        "aliveFile": ALIVE_FILE,
     }
+
+
+def _files(job: SinkJob) -> Manifest:
+    """The block `files`, with the place of the store's login in place of its Secret."""
+    files = job.sink.spec.get("files")
+    if not files or job.store_secret is None:
+        return {}
+    store = {name: value for name, value in files["s3"].items() if name != "credentialsSecretName"}
+    return {"files": {**files, "s3": {**store, "credentialsPath": STORE_FOLDER}}}
 
 
 def _new_topic(job: SinkJob) -> Manifest:

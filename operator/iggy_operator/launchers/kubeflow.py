@@ -33,6 +33,7 @@ def application(job: SinkJob) -> Manifest:
             "mode": "cluster",  # its default comes from the webhook
             "sparkVersion": spark.get("version", job.release.spark_version),
             "image": spark.get("image", job.release.spark_image),
+            "imagePullPolicy": job.release.image_pull_policy,
             "mainApplicationFile": PROGRAM,
             "arguments": ["--config", f"{JOB_FOLDER}/{JOB_FILE}"],
             "restartPolicy": _restart_policy(job),

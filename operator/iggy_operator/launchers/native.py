@@ -4,15 +4,19 @@ Its process is Python, so that SIGTERM finishes the running batch. A StatefulSet
 of one name; a job that ends by itself is a Job.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from iggy_operator.decide.sinks import EXIT_CONFIGURATION, EXIT_DATA_LOSS
+from iggy_operator.decide.sinks import EXIT_CONFIGURATION, EXIT_DATA_LOSS, EXIT_STOPPED
 from iggy_operator.desired.broker import REVISIONS_KEPT
 from iggy_operator.desired.metadata import SINK_UID_LABEL, Manifest
-from iggy_operator.launchers.job import JOB_FILE, JOB_FOLDER, SinkJob
+from iggy_operator.launchers.job import ALIVE_FILE, JOB_FILE, JOB_FOLDER, SinkJob
 from iggy_operator.launchers.pods import DRIVER, SUBMIT_VARIABLE, driver_template
 from iggy_operator.launchers.spark_conf import memory_mib
 
+LOOK: Final = ("python", "-m", "iggy_spark.alive")
+START_LOOK_S: Final = 10
+START_LOOKS: Final = 180
+"""Half an hour: the job waits for others to leave its group, and looks at every file of a lake."""
 COMMAND: Final = ("python", "-m", "iggy_spark.sink_job", "--config", f"{JOB_FOLDER}/{JOB_FILE}")
 
 
@@ -42,8 +46,10 @@ def _template(job: SinkJob) -> Manifest:
         **container,
         "env": [*container["env"], *_submit_arguments(job)],
         "image": job.spark.get("image", job.release.spark_image),
+        "imagePullPolicy": job.release.image_pull_policy,
         "command": list(COMMAND),
         "resources": _resources(job),
+        **_probes(),
     }
     spec = {
         **spec,
@@ -54,6 +60,15 @@ def _template(job: SinkJob) -> Manifest:
     if job.is_bounded:
         spec["restartPolicy"] = "Never"
     return {"metadata": template["metadata"], "spec": spec}
+
+
+def _probes() -> Manifest:
+    """The job itself says whether it is well; a stuck one is started anew, an idle one is not."""
+    look = {"exec": {"command": [*LOOK, ALIVE_FILE]}, "timeoutSeconds": 20}
+    return {
+        "startupProbe": {**look, "periodSeconds": START_LOOK_S, "failureThreshold": START_LOOKS},
+        "livenessProbe": {**look, "periodSeconds": 60, "failureThreshold": 3},
+    }
 
 
 def _submit_arguments(job: SinkJob) -> list[Manifest]:
@@ -93,11 +108,8 @@ def _stateful_set(job: SinkJob, template: Manifest) -> Manifest:
 
 def _job(job: SinkJob, template: Manifest) -> Manifest:
     restart = job.sink.restart
-    waits: dict[str, Any] = {
-        "containerName": DRIVER,
-        "operator": "In",
-        "values": [EXIT_CONFIGURATION, EXIT_DATA_LOSS],
-    }
+    waits = _on_exit("FailJob", EXIT_CONFIGURATION, EXIT_DATA_LOSS)
+    goes_on = _on_exit("Ignore", EXIT_STOPPED)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -106,8 +118,14 @@ def _job(job: SinkJob, template: Manifest) -> Manifest:
             "backoffLimit": 0 if restart.policy == "Never" else restart.retries_max,
             # Not before the old pod is gone: never two drivers.
             "podReplacementPolicy": "Failed",
-            # The same start would end the same way: a person must decide.
-            "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": waits}]},
+            # The same start would end the same way: a person must decide. A job that was asked to
+            # stop, as on a node that is drained, has not failed.
+            "podFailurePolicy": {"rules": [waits, goes_on]},
             "template": template,
         },
     }
+
+
+def _on_exit(action: str, *codes: int) -> Manifest:
+    exits = {"containerName": DRIVER, "operator": "In", "values": list(codes)}
+    return {"action": action, "onExitCodes": exits}

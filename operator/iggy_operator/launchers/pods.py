@@ -4,17 +4,17 @@ What a pod has is written into its template, and nowhere else: the fields for it
 API are dropped without a word where its webhook does not run.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from iggy_operator.desired.broker_pod import RESTRICTED, secret_variable
+from iggy_operator.desired.broker_pod import RESTRICTED
 from iggy_operator.desired.metadata import Manifest
 from iggy_operator.launchers.job import (
     CHECKPOINT_PATH,
     JOB_FILE,
     JOB_FOLDER,
-    PASSWORD_VARIABLE,
-    USERNAME_VARIABLE,
+    LOGIN_FOLDER,
+    STORE_FOLDER,
     SinkJob,
 )
 
@@ -29,8 +29,16 @@ SUBMIT_VARIABLE: Final = "PYSPARK_SUBMIT_ARGS"
 JOB_VOLUME: Final = "iggy-job"
 CHECKPOINT_VOLUME: Final = "iggy-checkpoint"
 TEMPORARY_VOLUME: Final = "iggy-tmp"
-_OWN_VOLUMES: Final = (JOB_VOLUME, CHECKPOINT_VOLUME, TEMPORARY_VOLUME)
-_OWN_PATHS: Final = (JOB_FOLDER, CHECKPOINT_PATH, "/tmp")
+LOGIN_VOLUME: Final = "iggy-login"
+STORE_VOLUME: Final = "iggy-files-login"
+_OWN_VOLUMES: Final = (
+    JOB_VOLUME, LOGIN_VOLUME, STORE_VOLUME, CHECKPOINT_VOLUME, TEMPORARY_VOLUME,
+)  # fmt: skip
+_OWN_PATHS: Final = (JOB_FOLDER, LOGIN_FOLDER, STORE_FOLDER, CHECKPOINT_PATH, "/tmp")
+# Keys of Secrets that become files, read anew at every use: a rotation restarts nothing.
+_LOGIN_KEYS: Final = ("username", "password")
+_STORE_KEYS: Final = ("accessKeyId", "secretAccessKey")
+_SECRET_MODE: Final = 0o440  # for the pod's group
 
 # What `spark.podTemplate` may say: where pods run and what is mounted, never what they may do.
 _PLACEMENT: Final = (
@@ -68,6 +76,7 @@ def _template(job: SinkJob, container: str, *, has_job: bool) -> Manifest:
         "metadata": result,
         "spec": {
             "terminationGracePeriodSeconds": GRACE_S,
+            **_pull_secrets(job),
             **{name: spec[name] for name in _PLACEMENT if spec.get(name)},
             # Else a Service called `iggy` would put its addresses into variables called IGGY_….
             "enableServiceLinks": False,
@@ -86,7 +95,7 @@ def _template(job: SinkJob, container: str, *, has_job: bool) -> Manifest:
                     "securityContext": dict(RESTRICTED),
                     # The job's last line says why it ended.
                     "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "volumeMounts": _mounts(spec, has_job=has_job),
+                    "volumeMounts": [*_mounts(job, has_job=has_job), *_own_mounts(spec)],
                 }
             ],
             "volumes": [*volumes, *spec.get("volumes", ())],
@@ -95,11 +104,8 @@ def _template(job: SinkJob, container: str, *, has_job: bool) -> Manifest:
 
 
 def _environment(job: SinkJob) -> list[Manifest]:
-    own = [
-        secret_variable(USERNAME_VARIABLE, job.source.secret, "username"),
-        secret_variable(PASSWORD_VARIABLE, job.source.secret, "password"),
-        {"name": "HOME", "value": "/tmp"},  # the root is read-only, and Java wants to write home
-    ]
+    # The root is read-only, and Java wants to write home.
+    own: list[Manifest] = [{"name": "HOME", "value": "/tmp"}]
     names = {entry["name"] for entry in own} | {SUBMIT_VARIABLE}
     return own + [entry for entry in job.spark.get("env", ()) if entry.get("name") not in names]
 
@@ -109,7 +115,10 @@ def _volumes(job: SinkJob, *, has_job: bool) -> list[Manifest]:
     if job.claim is not None:
         claim = {"claimName": job.claim}
         checkpoint = {"name": CHECKPOINT_VOLUME, "persistentVolumeClaim": claim}
-    volumes: list[Manifest] = [checkpoint, {"name": TEMPORARY_VOLUME, "emptyDir": {}}]
+    volumes = [_secret(LOGIN_VOLUME, job.source.secret, _LOGIN_KEYS)]
+    if job.store_secret is not None:
+        volumes.append(_secret(STORE_VOLUME, job.store_secret, _STORE_KEYS))
+    volumes += [checkpoint, {"name": TEMPORARY_VOLUME, "emptyDir": {}}]
     if has_job:
         items = [{"key": JOB_FILE, "path": JOB_FILE}]
         file: Manifest = {"name": job.file_name, "items": items}
@@ -117,14 +126,29 @@ def _volumes(job: SinkJob, *, has_job: bool) -> list[Manifest]:
     return volumes
 
 
-def _mounts(spec: Mapping[str, Any], *, has_job: bool) -> list[Manifest]:
-    mounts: list[Manifest] = [
-        {"name": CHECKPOINT_VOLUME, "mountPath": CHECKPOINT_PATH},
-        {"name": TEMPORARY_VOLUME, "mountPath": "/tmp"},
-    ]
+def _secret(volume: str, secret: str, keys: Sequence[str]) -> Manifest:
+    items = [{"key": key, "path": key} for key in keys]
+    content = {"secretName": secret, "items": items, "defaultMode": _SECRET_MODE}
+    return {"name": volume, "secret": content}
+
+
+def _mounts(job: SinkJob, *, has_job: bool) -> list[Manifest]:
+    read_only = [(LOGIN_VOLUME, LOGIN_FOLDER)]
     if has_job:
-        mounts.insert(0, {"name": JOB_VOLUME, "mountPath": JOB_FOLDER, "readOnly": True})
-    return mounts + _own_mounts(spec)
+        read_only.insert(0, (JOB_VOLUME, JOB_FOLDER))
+    if job.store_secret is not None:
+        read_only.append((STORE_VOLUME, STORE_FOLDER))
+    mounts: list[Manifest] = [
+        {"name": name, "mountPath": path, "readOnly": True} for name, path in read_only
+    ]
+    mounts.append({"name": CHECKPOINT_VOLUME, "mountPath": CHECKPOINT_PATH})
+    mounts.append({"name": TEMPORARY_VOLUME, "mountPath": "/tmp"})
+    return mounts
+
+
+def _pull_secrets(job: SinkJob) -> Manifest:
+    names = job.release.image_pull_secrets
+    return {"imagePullSecrets": [{"name": name} for name in names]} if names else {}
 
 
 def _own_mounts(spec: Mapping[str, Any]) -> list[Manifest]:
@@ -172,10 +196,21 @@ def _path_problems(job: SinkJob, spec: Mapping[str, Any]) -> Iterator[str]:
     if job.sink.type != "Files":
         return
     path = str(job.sink.spec["files"]["path"])
+    if "://" in path:
+        yield from _address_problems(path)
+        return
     mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in _own_mounts(spec)]
     parts = path.split("/")
     if not any(mount and f"{path}/".startswith(f"{mount}/") for mount in mounts) or ".." in parts:
         yield (
             f"files.path: {path} lies on no volume, so that files would be lost with the pod: "
-            "write into a mountPath of spark.podTemplate, with its volume, such as a claim"
+            "write into a mountPath of spark.podTemplate, with its volume, such as a claim, or to "
+            "an address such as s3a://bucket/folder"
         )
+
+
+def _address_problems(path: str) -> Iterator[str]:
+    parts = path.split("/")[2:]
+    is_sound = bool(parts[0]) and not {".", ".."} & set(parts) and "@" not in parts[0]
+    if not path.startswith(("s3a://", "s3://")) or not is_sound:
+        yield f"files.path: {path} is not in this version: use an address such as s3a://bucket/folder"
