@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := wire broker operator spark cli
-CODE := $(SOURCES) demo bench tests
+CODE := $(SOURCES) demo bench images tests
 KERNEL := $(wildcard setup.py wire/iggy_wire/*kernel*.py wire/iggy_wire/*.pyx wire/iggy_wire/*.pxd wire/iggy_wire/_xxh3*)
 
 # The environment belongs to one Python: another one rebuilds it. Steps leave a stamp and are done once.
@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Native and JVM logs that concern no user: a loopback host name, a missing native Hadoop library.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: charts help setup cluster-up cluster-down e2e sim faults demo test check format kernel lock wheel interop bench reference docs clean
+.PHONY: charts help images setup cluster-up cluster-down e2e sim faults demo test check format kernel lock wheel interop bench reference docs clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,10 @@ lock: $(FILLED) ## resolve requirements.lock anew, for all Pythons and machines,
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
 	    --all-extras --group dev pyproject.toml --output-file requirements.lock
+
+images: ## build the container images that changed, as archives (ARGS=--help tells more)
+	@.ci/machine
+	@PYTHONPATH=images $(PYTHON_COMMAND) -m image_builder $(ARGS)
 
 wheel: $(INSTALLED) ## build wheel and sdist into dist/
 	@rm -rf dist build

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("wire", "broker", "operator", "spark", "cli", "demo", "bench")
+CODE = ("wire", "broker", "operator", "spark", "cli", "demo", "bench", "images")
 MODULE_LINES_MAX = 400
 TEST_MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60

@@ -1,0 +1,145 @@
+# The three images of IggyKube, each a stage: broker, operator, spark. docs/images.md tells what is in them.
+#
+#   make images                                                    with buildah, podman or docker, whatever is there
+#   docker build --target broker --tag iggykube/broker:0.1.0 .     by hand
+#
+# No stage names an address: packages come from where the machine's own configuration says (docs/images.md, "Behind a proxy").
+ARG BASE=debian:bookworm-slim
+
+# What all three begin with.
+FROM ${BASE} AS base
+RUN apt-get update --quiet \
+    && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends ca-certificates python3 \
+    && apt-get clean && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/debconf/*-old
+ENV PATH=/opt/iggykube/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1
+
+# Compilers and installers stay here.
+FROM base AS tools
+RUN apt-get update --quiet \
+    && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
+        gcc libc6-dev python3-dev python3-venv
+COPY requirements.lock pyproject.toml /src/
+COPY images/build /src/images/build
+WORKDIR /src
+RUN python3 -m venv /opt/iggykube
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    images/build/install-locked setuptools wheel
+
+# Our own code as it is laid over the libraries, with the compiled kernel: without it the build fails.
+FROM tools AS code
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    images/build/install-locked cython msgspec pyarrow xxhash
+COPY LICENSE README.md setup.py ./
+COPY wire wire
+COPY broker broker
+COPY operator operator
+COPY spark spark
+COPY cli cli
+RUN python -m pip install --quiet --no-index --no-deps --no-build-isolation --root /code . \
+    && PYTHONPATH=/code/opt/iggykube/lib/python3.11/site-packages python -P -c \
+        'from iggy_wire import kernel; assert kernel.COMPILED, "the kernel was not compiled"'
+
+FROM tools AS broker-libraries
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    images/build/install-locked broker && images/build/trim
+
+FROM tools AS operator-libraries
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    images/build/install-locked operator && images/build/trim
+
+# Spark is moved to where its images have it; Python finds it through a link.
+FROM tools AS spark-libraries
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    images/build/install-locked spark && images/build/trim keep-pip \
+    && mv /opt/iggykube/lib/python3.11/site-packages/pyspark /opt/spark \
+    && ln -s /opt/spark /opt/iggykube/lib/python3.11/site-packages/pyspark \
+    && rm -rf /opt/spark/examples /opt/spark/data /opt/spark/jars/*-osx-* /opt/spark/jars/*-windows-* \
+    && mkdir -p /opt/spark/conf
+
+# s3a:// for Spark. What Spark has already, in a newer version, is left out.
+FROM base AS spark-jars
+# The folder: Java's package links a page into it, and the slim base has none.
+RUN mkdir --parents /usr/share/man/man1 \
+    && apt-get update --quiet \
+    && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends maven
+COPY images/build/machine.sh images/spark/pom.xml images/spark/jars.sha256 /src/
+WORKDIR /src
+RUN --mount=type=secret,id=maven --mount=type=secret,id=java-ca --mount=type=cache,target=/root/.m2/repository \
+    . ./machine.sh \
+    && $MAVEN dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=/jars \
+        -DexcludeGroupIds=io.netty,org.apache.httpcomponents,org.slf4j,commons-codec,commons-logging \
+    && cd /jars && sha256sum --check --quiet /src/jars.sha256 \
+    && [ "$(ls | wc -l)" = "$(wc -l </src/jars.sha256)" ]
+
+FROM base AS broker
+ARG VERSION
+LABEL org.opencontainers.image.title="iggykube/broker" \
+    org.opencontainers.image.description="The IggyKube message broker, compatible with Apache Iggy." \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="debian:bookworm-slim"
+# Anybody's group may write there, so that it is of use to any user; in a cluster a volume lies over it.
+RUN groupadd --gid 10001 iggy \
+    && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin iggy \
+    && install --directory --owner=10001 --group=0 --mode=2770 /data
+COPY --from=broker-libraries /opt/iggykube /opt/iggykube
+COPY --from=code /code/opt/iggykube/lib /opt/iggykube/lib
+COPY --from=code /code/opt/iggykube/bin/iggy-broker /opt/iggykube/bin/
+# In a container, loopback would be reached by nobody.
+ENV IGGY_SYSTEM_PATH=/data \
+    IGGY_TCP_ADDRESS=0.0.0.0:8090 \
+    IGGY_MONITORING_ADDRESS=0.0.0.0:9099
+EXPOSE 8090 9099
+STOPSIGNAL SIGTERM
+WORKDIR /
+USER 10001:10001
+ENTRYPOINT ["iggy-broker"]
+
+FROM base AS operator
+ARG VERSION
+LABEL org.opencontainers.image.title="iggykube/operator" \
+    org.opencontainers.image.description="The Kubernetes operator of IggyKube." \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="debian:bookworm-slim"
+RUN groupadd --gid 10001 iggy \
+    && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin iggy
+COPY --from=operator-libraries /opt/iggykube /opt/iggykube
+COPY --from=code /code/opt/iggykube/lib /opt/iggykube/lib
+COPY --from=code /code/opt/iggykube/bin/iggy-operator /opt/iggykube/bin/
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+WORKDIR /
+USER 10001:10001
+ENTRYPOINT ["iggy-operator"]
+
+FROM base AS spark
+ARG VERSION
+LABEL org.opencontainers.image.title="iggykube/spark" \
+    org.opencontainers.image.description="Spark with the data source, the sink job and the sinks of IggyKube." \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="debian:bookworm-slim"
+RUN mkdir --parents /usr/share/man/man1 \
+    && apt-get update --quiet \
+    && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
+        libnss-wrapper openjdk-17-jre-headless tini \
+    && apt-get clean && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/debconf/*-old \
+    && groupadd --gid 185 spark \
+    && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin spark
+COPY --from=spark-libraries /opt/spark /opt/spark
+COPY --from=spark-jars /jars /opt/spark/jars
+RUN install --directory --owner=185 --group=0 --mode=2775 /opt/spark/work-dir
+COPY --from=spark-libraries /opt/iggykube /opt/iggykube
+COPY --from=code /code/opt/iggykube/lib /opt/iggykube/lib
+COPY images/spark/sink_job.py /opt/iggykube/
+COPY images/spark/user.sh /opt/iggykube/bin/
+COPY images/spark/entrypoint.sh /opt/iggykube/bin/spark-entrypoint
+COPY images/spark/spark-env.sh /opt/spark/conf/
+ENV SPARK_HOME=/opt/spark
+STOPSIGNAL SIGTERM
+WORKDIR /opt/spark/work-dir
+USER 185:185
+ENTRYPOINT ["spark-entrypoint"]

@@ -1,0 +1,2 @@
+# Read by every spark-submit, also by the one that PySpark starts for itself.
+. /opt/iggykube/bin/user.sh

@@ -1,0 +1,151 @@
+"""What the Dockerfile promises, read from it: no builder is needed here."""
+
+import json
+import re
+import tomllib
+
+import pytest
+
+from dockerfile import FINAL, ROOT, image, stages, text
+from iggy_operator.desired import broker_config, broker_pod
+from iggy_operator.launchers import kubeflow, native, pods
+from image_builder import inputs
+
+USERS = {"broker": "10001:10001", "operator": "10001:10001", "spark": "185:185"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_there_is_a_stage_for_each_image() -> None:
+    assert set(FINAL) <= set(stages())
+    assert set(FINAL) == set(inputs.STAGES)
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_an_image_runs_as_its_user_by_number(name: str) -> None:
+    # By number: Kubernetes' runAsNonRoot cannot judge a name.
+    assert image(name).last("USER") == USERS[name]
+    assert image(name).steps[-2][0] == "USER", "nothing is done as root after it"
+
+
+def test_the_operator_runs_pods_as_the_users_of_the_images() -> None:
+    assert USERS["broker"] == f"{broker_pod.USER_ID}:{broker_pod.USER_ID}"
+    assert USERS["spark"] == f"{pods.USER_ID}:{pods.USER_ID}"
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_an_image_starts_its_program_without_a_shell_and_stops_on_sigterm(name: str) -> None:
+    stage = image(name)
+
+    (entrypoint,) = json.loads(stage.last("ENTRYPOINT"))
+
+    assert stage.last("STOPSIGNAL") == "SIGTERM"
+    assert entrypoint == ("spark-entrypoint" if name == "spark" else f"iggy-{name}")
+    assert any(
+        words.split()[-1].endswith(entrypoint) or entrypoint in words.split()[-2]
+        for words in stage.all("COPY")
+    )
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_an_image_says_what_it_is(name: str) -> None:
+    prefix = "org.opencontainers.image."
+    labels = image(name).labels()
+
+    assert labels[f"{prefix}title"] == f"iggykube/{name}"
+    assert labels[f"{prefix}version"] == "${VERSION}"
+    assert labels[f"{prefix}licenses"] == PROJECT["license"]
+    assert labels[f"{prefix}base.name"] == "debian:bookworm-slim"
+    assert "compatible with" in labels[f"{prefix}description"] or name != "broker"
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_an_image_takes_the_libraries_of_its_own_extra_only(name: str) -> None:
+    sources = {source for words in image(name).all("COPY") for source in _other_stage(words)}
+    libraries = stages()[f"{name}-libraries"].last("RUN")
+
+    assert name in PROJECT["optional-dependencies"]
+    assert f"images/build/install-locked {name}" in libraries
+    assert {one for one in sources if one.endswith("-libraries")} == {f"{name}-libraries"}
+
+
+def _other_stage(words: str) -> list[str]:
+    return re.findall(r"--from=(\S+)", words)
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_no_compiler_and_no_installer_of_a_build_reaches_an_image(name: str) -> None:
+    installed = " ".join(image(name).all("RUN"))
+
+    assert not re.search(r"\b(gcc|python3-dev|python3-pip|python3-venv|maven)\b", installed)
+
+
+@pytest.mark.parametrize("name", FINAL)
+def test_no_volume_is_declared(name: str) -> None:
+    # A container engine would make one where nobody mounted any, and data would go with the pod.
+    assert image(name).all("VOLUME") == []
+
+
+def test_everything_that_is_copied_is_there_and_let_through() -> None:
+    let_through = {str(path.relative_to(ROOT)) for path in inputs.files(ROOT)}
+    copied = [
+        source
+        for stage in stages().values()
+        for words in stage.all("COPY")
+        if not words.startswith("--from")
+        for source in words.split()[:-1]
+    ]
+
+    assert len(copied) > 10
+    for source in copied:
+        assert any(one == source or one.startswith(f"{source}/") for one in let_through), source
+
+
+def test_nothing_comes_from_an_address_or_without_a_version() -> None:
+    assert "://" not in text().replace("s3a://", "")
+    assert not re.search(r"^ADD ", text(), re.M)
+    assert ":latest" not in text()
+    assert re.findall(r"^ARG BASE=(.*)$", text(), re.M) == ["debian:bookworm-slim"]
+
+
+def test_no_processor_is_named() -> None:
+    assert not re.search(r"amd64|arm64|x86_64|aarch64", text())
+
+
+def test_no_secret_of_a_build_stays_in_a_layer() -> None:
+    assert not re.search(
+        r"^(COPY|ARG|ENV) .*(pip\.conf|settings\.xml|TOKEN|PASSWORD)", text(), re.M
+    )
+    for name in FINAL:
+        assert "PIP_" not in " ".join(stages()[name].variables())
+
+
+def test_paths_are_those_that_the_operator_uses() -> None:
+    copies = " ".join(image("spark").all("COPY"))
+    environment = image("broker").variables()
+
+    assert kubeflow.PROGRAM == "local:///opt/iggykube/sink_job.py"
+    assert "images/spark/sink_job.py /opt/iggykube/" in copies
+    assert native.COMMAND[:2] == ("python", "-m")
+    assert environment["PATH"].startswith("/opt/iggykube/bin:")
+    assert environment["IGGY_TCP_ADDRESS"] == f"0.0.0.0:{broker_config.TCP_PORT}"
+    assert environment["IGGY_MONITORING_ADDRESS"] == f"0.0.0.0:{broker_config.MONITORING_PORT}"
+
+
+def test_jars_are_named_with_their_bytes_in_the_versions_that_spark_was_built_with() -> None:
+    lines = (ROOT / "images/spark/jars.sha256").read_text().splitlines()
+    names = [line.split()[1] for line in lines]
+    pom = (ROOT / "images/spark/pom.xml").read_text()
+    versions = re.findall(r"<artifactId>(hadoop-aws|bom)</artifactId>\s*<version>([^<]+)<", pom)
+
+    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
+    assert names == sorted(set(names), key=names.index)
+    assert {"bom": "2.35.4", "hadoop-aws": _hadoop_of_spark()} == dict(versions)
+    assert f"hadoop-aws-{_hadoop_of_spark()}.jar" in names
+    assert "s3-2.35.4.jar" in names
+
+
+def _hadoop_of_spark() -> str:
+    import pyspark
+
+    (jar,) = (ROOT / pyspark.__path__[0] / "jars").glob("hadoop-client-api-*.jar")
+    return jar.stem.removeprefix("hadoop-client-api-")
