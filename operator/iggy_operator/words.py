@@ -9,6 +9,7 @@ from typing import Final
 
 from iggy_operator import API_GROUP, conditions, objects
 from iggy_operator.desired import metadata
+from iggy_operator.reasons import Reason
 
 PREFIX: Final = f"{API_GROUP}/"
 ALL: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggyUser")
@@ -49,6 +50,9 @@ CONDITIONS: Final = (
     Word(conditions.CHECKPOINT_READY, ("IggySink",), "The checkpoint's claim or location can be "
          "used"),
 )  # fmt: skip
+
+RESERVED: Final = (Reason.ARCHIVE_FAILING,)
+"""Reasons that nothing gives yet."""
 
 EVENTS: Final = (
     Word("DriftReverted", ("IggyTopic",), "Somebody changed the topic in the broker; it was set "

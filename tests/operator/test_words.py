@@ -1,6 +1,7 @@
 """Every word that the operator uses is explained, and none that it does not use."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -46,6 +47,14 @@ def test_every_reason_says_what_it_means() -> None:
 
     fine = {Reason.SYNCED, Reason.RECONCILING, Reason.ROLLING_OUT}
     assert {reason for reason in Reason if not reason.remedy} == fine
+
+
+def test_reasons_that_nothing_gives_are_said_to_be_reserved() -> None:
+    text = "".join(path.read_text() for path in CODE.rglob("*.py") if path.name != "words.py")
+
+    unused = {reason for reason in Reason if not re.search(rf"Reason\.{reason.name}\b", text)}
+
+    assert unused == set(words.RESERVED)
 
 
 def test_every_condition_is_explained() -> None:

@@ -31,7 +31,11 @@ def words_page(condition_fields: Sequence[str]) -> str:
         "",
         "| reason | what it means | what to do |",
         "|---|---|---|",
-        *(f"| `{reason}` | {reason.meaning} | {reason.remedy} |" for reason in Reason),
+        *(
+            f"| `{reason}` | {reason.meaning} | {reason.remedy} |"
+            for reason in Reason
+            if reason not in words.RESERVED
+        ),
         "",
         "## Events",
         "Transitions of conditions are told with the condition's reason, one event for each object",
