@@ -7,6 +7,7 @@ shown in an error but the server's own words, since bodies may be Secrets.
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -30,6 +31,15 @@ _OK: Final = range(200, 300)
 _LOST: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
+@dataclass(slots=True, eq=False)
+class _Session:
+    """The official client with one set of credentials. One that is replaced serves to its end."""
+
+    official: OfficialClient
+    requests: int = 0
+    is_replaced: bool = False
+
+
 class ApiClient:
     """Requests to one API server."""
 
@@ -37,14 +47,14 @@ class ApiClient:
         """Connects when somebody asks for something."""
         self._access = access
         self._timeout = aiohttp.ClientTimeout(total=request_s, sock_connect=CONNECT_S)
-        self._official: OfficialClient | None = None
+        self._session: _Session | None = None
         self._login = asyncio.Lock()
 
     async def close(self) -> None:
         """End the connections."""
-        if self._official is not None:
-            await self._official.close()
-            self._official = None
+        if self._session is not None:
+            await self._session.official.close()
+            self._session = None
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """An object, or a page of a list. Raises ClusterError."""
@@ -60,76 +70,72 @@ class ApiClient:
         content: str = _JSON,
     ) -> Any:
         """What the server answers. Raises ClusterError."""
+        payload = (query, body, content)
         try:
-            official = await self._client()
-            response = await self._send(official, method, path, query, (body, content))
+            session = await self._current(None)
+            response = await self._send(session, method, path, payload)
             if response.status == _UNAUTHENTICATED:
-                official = await self._login_again(official)
-                response = await self._send(official, method, path, query, (body, content))
-            data = await response.read()
+                session = await self._current(session)
+                response = await self._send(session, method, path, payload)
         except AccessError as error:
             raise UnreachableError(str(error)) from error
         except _LOST as error:
             text = f"{method} {path}: {type(error).__name__}: {error}"
             raise UnreachableError(text.rstrip(": ")) from error
         if response.status not in _OK:
-            raise _refusal(f"{method} {path}", response, data)
+            raise _refusal(f"{method} {path}", response)
         try:
-            return json.loads(data)
+            return json.loads(response.data)
         except ValueError as error:
             raise UnreachableError(f"{method} {path}: the answer is no JSON") from error
 
-    async def _client(self) -> OfficialClient:
+    async def _current(self, refused: _Session | None) -> _Session:
+        """The session, made anew if it is the one that was refused: once for all who were."""
         async with self._login:
-            if self._official is None:
+            if self._session is None or self._session is refused:
                 await self._access.load()
-                self._open()
-            assert self._official is not None, "just opened"
-            return self._official
+                configuration = self._access.configuration
+                configuration.connection_pool_maxsize = CONNECTIONS_MAX
+                official = OfficialClient(configuration)
+                official.user_agent = "iggy-operator"
+                self._session = _Session(official)
+            if refused is not None and not refused.is_replaced:
+                refused.is_replaced = True
+                await self._close_replaced(refused)
+            return self._session
 
-    def _open(self) -> None:
-        configuration = self._access.configuration
-        configuration.connection_pool_maxsize = CONNECTIONS_MAX
-        self._official = OfficialClient(configuration)
-        self._official.user_agent = "iggy-operator"
-
-    async def _login_again(self, refused: OfficialClient) -> OfficialClient:
-        """New credentials, once for all who were refused with the old ones."""
-        async with self._login:
-            if self._official is refused:
-                await self._access.load()
-                await refused.close()
-                self._open()
-            assert self._official is not None, "opened before"
-            return self._official
+    async def _close_replaced(self, session: _Session) -> None:
+        if session.is_replaced and session.requests == 0:
+            await session.official.close()
 
     async def _send(
-        self,
-        official: OfficialClient,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        payload: tuple[Any, str],
+        self, session: _Session, method: str, path: str, payload: tuple[Any, Any, str]
     ) -> RESTResponse:
-        body, content = payload
+        """An answer that is read to its end."""
+        query, body, content = payload
         headers = {"Content-Type": content, "Accept": _JSON}
         if (authorization := await self._access.authorization()) is not None:
             headers["Authorization"] = authorization
-        parts = await official.param_serialize(
-            method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params=headers,
-            body=body,
-        )
-        response = await official.call_api(*parts, _request_timeout=self._timeout)
-        await response.read()
+        session.requests += 1
+        try:
+            parts = await session.official.param_serialize(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                header_params=headers,
+                body=body,
+            )
+            response = await session.official.call_api(*parts, _request_timeout=self._timeout)
+            await response.read()
+        finally:
+            session.requests -= 1
+            await self._close_replaced(session)
         return response
 
 
-def _refusal(what: str, response: RESTResponse, data: bytes) -> ClusterError:
+def _refusal(what: str, response: RESTResponse) -> ClusterError:
     try:
-        status: Any = json.loads(data)
+        status: Any = json.loads(response.data)
         said = str(status.get("message", "")) if isinstance(status, dict) else ""
     except ValueError:
         said = ""

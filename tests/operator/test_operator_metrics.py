@@ -1,0 +1,192 @@
+"""The operator's own metrics: as OpenMetrics wants them, and gone with their objects."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from desired_cases import RELEASE
+from iggy_client import ClientError, calls
+from iggy_operator.cache import ObjectCache
+from iggy_operator.clock import SystemClock
+from iggy_operator.cluster import Ref
+from iggy_operator.core import Core, Tuning
+from iggy_operator.metered import Metered
+from iggy_operator.program.metrics import FAMILIES, Metrics
+from operator_world import OperatorWorld
+from resource_cases import document
+
+
+class StillGauges:
+    """A moment of an operator."""
+
+    def __init__(self) -> None:
+        self.cache = ObjectCache()
+
+    def due(self) -> list[Ref]:
+        return [Ref("IggyTopic", "shop", "orders"), Ref("IggyTopic", "shop", "bills")]
+
+    def oldest_s(self) -> float:
+        return 2.5
+
+    def resync_age_s(self) -> float:
+        return 30.0
+
+
+def scraped(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Every sample, as Prometheus' own parser reads it; values of labels by the labels' names."""
+    text, content_type = metrics.text()
+    assert content_type.startswith("application/openmetrics-text")
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def sink_object(name: str, **status: Any) -> dict[str, Any]:
+    value = document("IggySink", {"topicRef": {"name": "orders"}, "type": "Console"}, name=name)
+    value["metadata"] |= {"namespace": "shop", "uid": f"uid-{name}", "resourceVersion": "1"}
+    return value | {"status": status}
+
+
+def test_every_family_of_the_table_is_shown_and_no_other() -> None:
+    metrics = Metrics()
+    gauges = StillGauges()
+    ready = [{"type": "Ready", "status": "True", "reason": "Running"}]
+    progress = {"lagMessages": 3, "lagSeconds": 7}
+    gauges.cache.put(
+        sink_object("orders.lake", progress=progress, application={"attempts": 2}, conditions=ready)
+    )
+    metrics.gauges = gauges
+    metrics.silences_s = lambda: {"IggyTopic": 12.0}
+    metrics.passed("IggyTopic", "done", 0.1)
+    metrics.asked(Ref("IggyBroker", "shop", "main"), "get_streams", "ok", 0.1)
+
+    text, _ = metrics.text()
+    shown = {
+        family.name + ("_total" if family.type == "counter" else ""): (family.type, family)
+        for family in text_string_to_metric_families(text.decode())
+    }
+
+    assert sorted(shown) == sorted(family.name for family in FAMILIES)
+    for family in FAMILIES:
+        kind, found = shown[family.name]
+        assert kind == family.kind
+        assert found.documentation == family.meaning
+        for sample in found.samples:
+            assert set(sample.labels) - {"le"} == set(family.labels)
+
+    found = scraped(metrics)
+    assert found["iggy_operator_sink_lag_messages", ("shop", "orders.lake", "orders")] == 3
+    assert found["iggy_operator_sink_lag_seconds", ("shop", "orders.lake", "orders")] == 7
+    assert found["iggy_operator_sink_restarts_total", ("shop", "orders.lake", "orders")] == 2
+    assert found["iggy_operator_queue_depth", ("IggyTopic",)] == 2
+    assert found["iggy_operator_objects", ("IggySink", "True")] == 1
+    assert found["iggy_operator_watch_last_event_seconds", ("IggyTopic",)] == 12
+
+
+def test_what_is_gone_has_no_series() -> None:
+    metrics, gauges = Metrics(), StillGauges()
+    metrics.gauges = gauges
+    entry = gauges.cache.put(sink_object("orders.lake", progress={"lagMessages": 3}))
+    broker = Ref("IggyBroker", "shop", "main")
+    metrics.asked(broker, "get_streams", "ok", 0.1)
+    metrics.asked(broker, "get_topics", "lost", 0.1)
+    assert "orders.lake" in str(scraped(metrics))
+    assert "shop/main" in str(scraped(metrics))
+
+    gauges.cache.remove(entry.ref)
+    metrics.forget_broker(broker)
+    metrics.forget_broker(broker)
+
+    assert "orders.lake" not in str(scraped(metrics))
+    assert "shop/main" not in str(scraped(metrics))
+
+
+def test_a_standby_shows_what_it_knows() -> None:
+    found = scraped(Metrics())
+
+    assert found["iggy_operator_leader", ()] == 0
+    assert not any(name == "iggy_operator_objects" for name, _ in found)
+
+
+def test_a_core_counts_its_passes_requests_and_drift() -> None:
+    async def main() -> dict[tuple[str, tuple[str, ...]], float]:
+        world, metrics = OperatorWorld(), Metrics()
+        world.give_broker()
+        stream = world.give_stream()
+        topic = world.give_topic(retention={"messageExpiry": "7d"})
+        tuning = Tuning(resync_s=0.05, meter=metrics)
+        core = Core(
+            world.cluster, world.broker.connect, SystemClock(), lambda: 0.5, RELEASE, tuning
+        )
+        metrics.gauges = core
+        running = asyncio.create_task(core.run())
+        async with asyncio.timeout(30):
+            wanted = ("iggy_operator_objects", ("IggyTopic", "True"))
+            while scraped(metrics).get(wanted) != 1:  # noqa: ASYNC110 -- a scrape tells nobody
+                await asyncio.sleep(0.01)
+        core.stop()
+        await running
+        assert world.says(stream) == world.says(topic) == ("True", "Synced")
+        return scraped(metrics)
+
+    found = asyncio.run(main())
+
+    assert found["iggy_operator_reconcile_total", ("IggyTopic", "done")] >= 1
+    assert found["iggy_operator_reconcile_seconds_count", ("IggyStream",)] >= 1
+    # Connections are closed at the end, and their series with them.
+    assert not any(name.startswith("iggy_operator_broker_request") for name, _ in found)
+
+
+def test_told_of_recreation_and_drift_the_counters_move() -> None:
+    metrics = Metrics()
+
+    metrics.told("IggyTopic", "Recreated")
+    metrics.told("IggyStream", "Recreated")
+    metrics.told("IggyTopic", "DriftReverted")
+
+    found = scraped(metrics)
+    assert found["iggy_operator_topic_recreated_total", ()] == 1
+    assert found["iggy_operator_drift_reverted_total", ()] == 1
+
+
+class ScriptedConnection:
+    """Answers 7, or fails as told."""
+
+    error: Exception | None = None
+
+    async def call(self, call: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        return 7
+
+    async def close(self) -> None:
+        return
+
+
+def test_every_request_to_a_broker_has_a_result() -> None:
+    connection, metrics = ScriptedConnection(), Metrics()
+
+    async def connect(address: str, username: str, password: str, *, tls: object) -> Any:
+        return connection
+
+    async def main() -> None:
+        broker = Ref("IggyBroker", "shop", "main")
+        found = await Metered(connect, broker, SystemClock(), metrics)("a:1", "u", "p", tls=None)
+        assert await found.call(calls.get_streams()) == 7
+        for error in (ClientError(5, "no"), ConnectionError("gone")):
+            connection.error = error
+            with pytest.raises(type(error)):
+                await found.call(calls.get_streams())
+
+    asyncio.run(main())
+
+    name = "iggy_operator_broker_request_seconds_count"
+    wanted = [("login", "ok"), *(("get_streams", result) for result in ("ok", "lost", "refused"))]
+    found = scraped(metrics)
+    assert {labels for sample, labels in found if sample == name} == {
+        ("shop/main", command, result) for command, result in wanted
+    }
