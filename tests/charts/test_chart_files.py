@@ -16,6 +16,8 @@ import yaml
 
 import chart_files
 from chart_values import CHARTS, values_of
+from iggy_operator.program.metrics import FAMILIES
+from operator_rights import Rights, granted
 
 ROOT = CHARTS.parent
 FILES = CHARTS / "iggy-operator" / "files"
@@ -161,15 +163,25 @@ def expressions() -> Iterator[tuple[str, str]]:
             yield f"{path.name}: {rule['alert']}", rule["expr"]
 
 
-def test_dashboards_and_alerts_ask_for_metrics_of_the_broker_that_exist() -> None:
-    known = {row[0]: row[1] for row in rows("metrics")}
-    histograms = {f"{name}_bucket" for name, kind in known.items() if kind == "histogram"}
+def test_dashboards_and_alerts_ask_for_metrics_that_exist() -> None:
+    kinds = {row[0]: row[1] for row in rows("metrics")}
+    kinds |= {family.name: family.kind for family in FAMILIES}
+    known = {f"{name}_bucket" if kind == "histogram" else name for name, kind in kinds.items()}
 
-    unknown = [
-        (place, name)
-        for place, text in expressions()
-        for name in METRIC.findall(text)
-        if not name.startswith("iggy_operator_") and name not in {*known, *histograms}
-    ]
+    asked = {(place, name) for place, text in expressions() for name in METRIC.findall(text)}
 
-    assert unknown == []
+    assert {(place, name) for place, name in asked if name not in known} == set()
+    assert len(asked) > 60, "there are many"
+
+
+def test_rights_are_listed_in_the_documents() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    table = page.partition("<!-- rights: begin -->")[2].partition("<!-- rights: end")[0]
+    listed: Rights = {}
+    for line in table.strip().splitlines()[2:]:
+        group, resources, verbs, _ = (cell.strip() for cell in line.strip("|").split("|"))
+        for resource in resources.split(", "):
+            key = ("" if group == "core" else group.strip("`"), resource.strip("`"))
+            listed.setdefault(key, set()).update(verbs.split(", "))
+
+    assert listed == granted()

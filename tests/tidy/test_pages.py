@@ -11,12 +11,14 @@ import settings_table
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("charts/*/*.md"), *ROOT.glob("helm/*.md")]
+)
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # The path of a file or folder of this repository, as text in backticks.
 CODE_PATH = re.compile(
-    r"`((?:wire|broker|operator|spark|cli|demo|bench|tests|docs|crds)/[\w./-]+)`"
+    r"`((?:wire|broker|operator|spark|cli|demo|bench|tests|docs|crds|charts|helm)/[\w./-]+)`"
 )
 DECISION_LINES_MAX = 60
 SECTIONS = ("## Context", "## Decision", "## Consequences")
