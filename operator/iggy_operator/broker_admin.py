@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from iggy_client import ClientError, LinkError, SessionLostError, Tls, calls
+from iggy_client import ClientError, LinkError, SessionLostError, Tls, access_calls, calls
 from iggy_client.session import Call
 from iggy_operator.backoff import PAUSE_S_MIN, Chance, pause_s
 from iggy_operator.clock import Clock
@@ -169,6 +169,14 @@ class BrokerAdmin:
     async def stats(self) -> Stats:
         """How the broker is doing."""
         return await self.ask(calls.get_stats())
+
+    async def users_count(self) -> int | None:
+        """How many users there are; None if we may not know."""
+        try:
+            users = await self.ask(access_calls.get_users())
+        except (BrokerDeniedError, BrokerRefusedError):
+            return None
+        return len(users)
 
     async def streams(self) -> Mapping[str, Stream]:
         """All streams by name, at most LISTING_S old. Not to be kept."""

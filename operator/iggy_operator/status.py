@@ -10,7 +10,7 @@ from iggy_operator.cluster import Object
 from iggy_operator.conditions import Condition
 from iggy_operator.objects import generation_of, status_of
 
-COUNTERS: Final = frozenset({"progress", "messages", "sizeBytes", "segments", "counts", "storage"})
+COUNTERS: Final = frozenset({"progress", "messages", "sizeBytes", "counts", "storage"})
 """Fields that move by themselves."""
 COUNTERS_PAUSE_S: Final = 30.0
 """A status in which nothing but counters moved is not written more often."""

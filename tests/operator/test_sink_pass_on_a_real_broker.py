@@ -42,6 +42,8 @@ def test_a_sinks_user_can_do_its_work_and_its_progress_is_seen(broker: BrokerPro
         world.clock.seconds = time.time()  # the age of messages is told by the broker's clock
         world.start()
         launchers = FakeLaunchers(world.cluster)
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "iggy-spark"}}
+        world.cluster.put(account)
         external = {"tcp": broker.address, "http": "http://x", "credentialsSecretName": "root"}
         world.give_broker(external=external)
         world.give_secret("root", username=USERNAME, password=PASSWORD)

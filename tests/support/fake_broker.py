@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import fake_broker_users
+from batches import Body, make_batch
 from fake_broker_users import Person
 from iggy_client import ClientError, LinkError, Tls
 from iggy_client.session import Call
@@ -49,6 +50,7 @@ class FakeBroker:
         self.disk = (0, 0)
         """Bytes of its disk, and how many of them are free."""
         self.attempts = 0
+        self.message_time_us: int | None = None
         self.root_changed: Callable[[str], None] = lambda password: None
         self.tls: Tls | None = None
         """As the last one who connected wanted it."""
@@ -286,9 +288,12 @@ def _get_offset(broker: FakeBroker, request: Any) -> replies.StoredOffset | None
 
 
 def _poll(broker: FakeBroker, request: Any) -> replies.Polled:
-    """Messages are mere numbers here."""
+    """Messages are mere numbers here; the first one may have a time."""
     broker.topic(request)
-    return replies.Polled(request.partition_id, 0, 0)
+    if broker.message_time_us is None:
+        return replies.Polled(request.partition_id, 0, 0)
+    region = make_batch([Body()], timestamp_us=broker.message_time_us)
+    return replies.Polled(request.partition_id, 0, 1, bytes(region))
 
 
 def _get_stats(broker: FakeBroker, request: requests.GetStats) -> replies.Stats:

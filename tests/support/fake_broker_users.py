@@ -43,6 +43,11 @@ def _get_user(broker: Any, request: requests.GetUser) -> replies.UserDetails | N
     return None if found is None else replies.UserDetails(found.user, found.permissions)
 
 
+def _get_users(broker: Any, request: requests.GetUsers) -> replies.Users:
+    root = replies.User(0, 1, 1, broker.username)
+    return replies.Users((root, *(found.user for found in broker.people.values())))
+
+
 def _create_user(broker: Any, request: requests.CreateUser) -> replies.UserDetails:
     check_password(request.password)
     if request.username in broker.people:
@@ -98,6 +103,7 @@ def _delete_token(broker: Any, request: requests.DeletePersonalAccessToken) -> N
 
 HANDLERS: dict[type[Any], Callable[[Any, Any], Any]] = {
     requests.GetUser: _get_user,
+    requests.GetUsers: _get_users,
     requests.CreateUser: _create_user,
     requests.UpdateUser: _update_user,
     requests.DeleteUser: _delete_user,

@@ -30,6 +30,8 @@ class FakeLaunchers:
         self._due_s = 0.0  # of a container that waits in its back-off
         self.started: list[str] = []  # uids of pods, in order
         self.is_stuck = False  # Kubeflow's operator does nothing with what failed
+        self.drops_volumes = False  # as a Spark operator whose webhook does not run
+        self.binds_claims = True
         self.exits: int | None = None  # every driver ends with that code, at once
 
     def tick(self) -> None:
@@ -41,7 +43,8 @@ class FakeLaunchers:
             if value is None or "deletionTimestamp" in value["metadata"]:
                 continue
             if ref.kind == "PersistentVolumeClaim":
-                value["status"] = {"phase": "Bound"}
+                if self.binds_claims:
+                    value["status"] = {"phase": "Bound"}
             elif ref.kind in _CONTROLLERS:
                 _CONTROLLERS[ref.kind](self, value)
         self._check()
@@ -114,7 +117,10 @@ class FakeLaunchers:
             "ownerReferences": [owner_reference(owner)],
             "finalizers": [GRACE],
         }
-        self.cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}})
+        spec = copy.deepcopy(template["spec"])
+        if self.drops_volumes:
+            spec.pop("volumes", None)
+        self.cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         pod = self.cluster.objects[Ref("Pod", namespace, name)]
         running = {"name": DRIVER, "restartCount": 0, "state": self._running()}
         pod["status"] = {"phase": "Running", "containerStatuses": [running]}

@@ -30,6 +30,11 @@ class Scene:
     def __init__(self, world: OperatorWorld) -> None:
         self.world = world
         self.launchers = FakeLaunchers(world.cluster)
+        self.give_account("iggy-spark")  # of the operator's chart
+
+    def give_account(self, name: str) -> None:
+        value = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        self.world.cluster.put(value)
 
     async def given(self, launcher: str = "Native", **fields: Any) -> None:
         self.world.give_broker()

@@ -20,7 +20,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     if entry.resource.mode == "Managed":
         return await broker_managed.reconcile(world, entry, may_act=may_act)
     admin = await world.brokers.admin(world.cluster, entry)
-    stats = await admin.stats()
+    stats, users_count = await admin.stats(), await admin.users_count()
     address = admin.login.address
     conditions = (
         condition(READY, True, Reason.SYNCED, f"{address} answers"),
@@ -28,7 +28,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     )
     fields = {
         "endpoints": {"tcp": address, "http": entry.resource.spec["external"]["http"]},
-        **stats_fields(stats),
+        **stats_fields(stats, users_count),
     }
     return Verdict(Report(conditions, fields))
 

@@ -173,7 +173,7 @@ async def _asked(world: World, entry: Entry, facts: Facts) -> Facts:
     """What the broker itself says."""
     try:
         admin = await world.brokers.admin(world.cluster, entry)
-        return replace(facts, stats=await admin.stats())
+        return replace(facts, stats=await admin.stats(), users_count=await admin.users_count())
     except BrokerDeniedError as error:
         world.brokers.distrust(entry.ref)
         text = f"{error}; Secret {facts.root_secret_name} must hold what the volume knows as root's"

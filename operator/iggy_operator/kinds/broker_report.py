@@ -48,6 +48,8 @@ class Facts:
     missing: str = ""
     """What this cluster does not know."""
     stats: Stats | None = None
+    users_count: int | None = None
+    """None where the broker does not tell."""
     trouble: Blocked | None = None
     """Why there are no stats."""
     root_problem: Blocked | None = None
@@ -197,22 +199,22 @@ def fields_of(facts: Facts, value: Object, *, now_s: float) -> dict[str, Any]:
         **_pod_fields(facts.pod),
     }
     if facts.stats is not None:
-        fields |= stats_fields(facts.stats)
+        fields |= stats_fields(facts.stats, facts.users_count)
     return fields
 
 
-def stats_fields(stats: Stats) -> dict[str, Any]:
+def stats_fields(stats: Stats, users_count: int | None) -> dict[str, Any]:
     """Version and counts, as the broker tells them."""
-    return {
-        "version": stats.server_version,
-        "counts": {
-            "streams": stats.streams_count,
-            "topics": stats.topics_count,
-            "partitions": stats.partitions_count,
-            "messages": stats.messages_count,
-            "clients": stats.clients_count,
-        },
+    counts = {
+        "streams": stats.streams_count,
+        "topics": stats.topics_count,
+        "partitions": stats.partitions_count,
+        "messages": stats.messages_count,
+        "clients": stats.clients_count,
     }
+    if users_count is not None:
+        counts["users"] = users_count
+    return {"version": stats.server_version, "counts": counts}
 
 
 def _storage_fields(facts: Facts) -> dict[str, Any] | None:

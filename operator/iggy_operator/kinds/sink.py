@@ -21,6 +21,7 @@ from iggy_operator.kinds.sink_report import Facts
 from iggy_operator.launchers.children import SinkChildren, problems, sink_children
 from iggy_operator.launchers.choice import Launcher, choose
 from iggy_operator.launchers.job import SinkJob, Source
+from iggy_operator.launchers.kubeflow import SPARK_ACCOUNT
 from iggy_operator.launchers.steps import Look, Record, Step, Stop, plan
 from iggy_operator.objects import annotation, is_deleting, is_owned, status_of
 from iggy_operator.reasons import Reason
@@ -88,6 +89,7 @@ async def _bring_in_line(
     checkpoint = sink_report.checkpoint_trouble(job, claim)
     old = status_of(entry.value)
     hold = _hold(sink, place, str(old.get("topicIncarnation", "")))
+    needs = None if found.application else await _needs(world, entry, job, children)
     step = plan(
         Look(
             sink=sink,
@@ -98,7 +100,7 @@ async def _bring_in_line(
             reading=found.reading,
             remains=found.remains,
             hold=hold,
-            wait=credentials or checkpoint or _topic_trouble(place),
+            wait=credentials or checkpoint or needs or _topic_trouble(place),
             running_s=found.running_s,
             since_s=found.since_s,
         )
@@ -114,13 +116,22 @@ async def _bring_in_line(
         found=found,
         plan=step,
         credentials=credentials,
-        checkpoint=checkpoint,
+        checkpoint=checkpoint or sink_report.checkpoint_doubt(job, claim, found.driver),
         incarnation=old.get("topicIncarnation") if hold and not sink.is_suspended
         else place.incarnation or None,
         was_lost=was_there and found.application is None,
     )  # fmt: skip
     facts = await _with_progress(world, place, facts, old.get("progress") or {})
     return sink_report.verdict(facts, old, now_s=world.clock.now_s())
+
+
+async def _needs(world: World, entry: Entry, job: SinkJob, children: SinkChildren) -> Stop | None:
+    """What of other people's objects a start needs. What runs goes on without."""
+    account = job.spark.get("serviceAccountName")
+    if account is None and children.account is None:
+        account = SPARK_ACCOUNT
+    missing = await sink_objects.account_trouble(world, entry, account) if account else None
+    return missing or await sink_objects.secret_trouble(world, entry)
 
 
 async def _act(

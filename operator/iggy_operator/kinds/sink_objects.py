@@ -1,6 +1,6 @@
 """What a sink has in the cluster: applications, pods, claim, user. Reading and writing them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,13 +8,14 @@ from iggy_operator import API_VERSION
 from iggy_operator.blocked import Blocked
 from iggy_operator.cache import Entry
 from iggy_operator.clock import time_of
-from iggy_operator.cluster import NotFoundError, Object, Ref
+from iggy_operator.cluster import DeniedError, NotFoundError, Object, Ref
 from iggy_operator.desired.metadata import SINK_LABEL, Manifest, label_value
 from iggy_operator.kinds.common import World
 from iggy_operator.launchers.choice import RESOURCE_TYPES, Launcher
 from iggy_operator.launchers.job import SinkJob
 from iggy_operator.launchers.pods import DRIVER
 from iggy_operator.launchers.states import Reading, read_apache, read_kubeflow, read_native
+from iggy_operator.launchers.steps import Stop
 from iggy_operator.objects import is_owned, ref_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Key, Sink
@@ -38,6 +39,8 @@ class Found:
     """Resource types of Spark operators that the cluster knows."""
     running_s: float
     since_s: float
+    driver: Object | None = None
+    """The driver's pod, if there is one."""
 
 
 async def observe(world: World, entry: Entry) -> Found:
@@ -71,6 +74,7 @@ async def observe(world: World, entry: Entry) -> Found:
         installed=frozenset(installed),
         running_s=_running_s(pods, world.clock.now_s()),
         since_s=0 if application is None else _since_s(application),
+        driver=_driver(pods),
     )
 
 
@@ -79,6 +83,16 @@ def launcher_of(kind: str, api_version: str) -> Launcher:
     if kind in _NATIVE:
         return "Native"
     return "Kubeflow" if api_version.startswith("sparkoperator") else "Apache"
+
+
+def _driver(pods: Any) -> Object | None:
+    """The newest pod that has the driver's container."""
+    drivers = [
+        pod
+        for pod in pods
+        if any(item.get("name") == DRIVER for item in pod["spec"].get("containers", ()))
+    ]
+    return max(drivers, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
 
 
 def _read(application: Object, pods: list[Object] | Any, sink: Sink) -> Reading:
@@ -157,6 +171,42 @@ async def claim(
         text = f"claim {name} exists and is not this sink's: name it in checkpoint.volume."
         raise Blocked(Reason.NAME_CONFLICT, text + "existingClaim, or remove it")
     return there
+
+
+async def account_trouble(world: World, entry: Entry, name: str) -> Stop | None:
+    """Why no pod can be made: its service account is missing. Raises ClusterError."""
+    try:
+        await world.cluster.get(Ref("ServiceAccount", entry.ref.namespace, name))
+    except DeniedError:
+        return None  # nobody knows, and the pod would tell
+    except NotFoundError:
+        return Stop(
+            Reason.SERVICE_ACCOUNT_NOT_FOUND,
+            f"there is no service account {name} in namespace {entry.ref.namespace}: make it, name "
+            "another in spark.serviceAccountName, or use spark.launcher Native without one",
+        )
+    return None
+
+
+async def secret_trouble(world: World, entry: Entry) -> Stop | None:
+    """Why no pod can start: a Secret that the sink names is missing. Raises ClusterError."""
+    assert isinstance(entry.resource, Sink)
+    for path, name in sorted(_secrets(entry.resource.spec)):
+        try:
+            await world.cluster.get(Ref("Secret", entry.ref.namespace, name))
+        except NotFoundError:
+            text = f"{path}: there is no Secret {name} in namespace {entry.ref.namespace}: make it"
+            return Stop(Reason.SECRET_NOT_FOUND, text)
+    return None
+
+
+def _secrets(spec: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """Fields that name a Secret, however deep."""
+    for field, value in spec.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value, f"{path}{field}.")
+        elif field.endswith("SecretName"):
+            yield f"{path}{field}", value
 
 
 def own_user(job: SinkJob, broker: Key) -> Manifest:

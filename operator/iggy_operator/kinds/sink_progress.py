@@ -52,8 +52,21 @@ async def progress(
         result["lagSeconds"] = await _age_s(admin, (stream, topic, worst, worst_done), now_s=now_s)
     if committed > old.get("committed", 0):
         result["lastCommitTime"] = time_text(now_s)
+    result["rowsPerSecond"] = _speed(committed, old, now_s=now_s)
     members = 0 if shared is None else shared.group.members_count
     return {name: value for name, value in result.items() if value is not None}, members
+
+
+def _speed(committed: int, old: Mapping[str, Any], *, now_s: float) -> str | None:
+    """Messages a second since the last look; None where nobody can know."""
+    carried = committed - old.get("committed", committed + 1)
+    if carried < 0:  # the first look, or another topic
+        return None
+    # Nothing was carried over before the last look, and looks are no further apart than this.
+    since_s = LOOK_S
+    if (last := old.get("lastCommitTime")) is not None:
+        since_s = min(since_s, max(1.0, now_s - time_of(last)))
+    return f"{carried / since_s:.1f}"
 
 
 async def _age_s(

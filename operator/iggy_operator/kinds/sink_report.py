@@ -13,6 +13,7 @@ from iggy_operator.conditions import (
     CHECKPOINT_READY,
     CREDENTIALS_READY,
     LAGGING,
+    PROGRESSING,
     READY,
     Condition,
     condition,
@@ -22,7 +23,7 @@ from iggy_operator.kinds.common import Note, Verdict
 from iggy_operator.kinds.sink_objects import Found
 from iggy_operator.kinds.sink_progress import is_committing
 from iggy_operator.launchers.job import CHECKPOINT_PATH, SinkJob
-from iggy_operator.launchers.states import Phase
+from iggy_operator.launchers.states import Phase, pod_trouble
 from iggy_operator.launchers.steps import Plan, Step, Stop
 from iggy_operator.objects import is_deleting, status_of
 from iggy_operator.reasons import Reason
@@ -31,6 +32,7 @@ from iggy_operator.status import Report
 
 STOPPING: Final = "Stopping"
 """State of an application that we have deleted, while it is still there."""
+_MOVING: Final = frozenset({Reason.RECONCILING, Reason.DRIVER_PENDING})
 _RUNS: Final = frozenset({Phase.RUNNING, Phase.SHORT})
 
 
@@ -60,6 +62,7 @@ def verdict(facts: Facts, old: Mapping[str, Any], *, now_s: float) -> Verdict:
     rows = [
         _row(CREDENTIALS_READY, facts.credentials),
         _row(CHECKPOINT_READY, facts.checkpoint),
+        _progressing(facts),
     ]
     if blocked is None or available.reason is not Reason.RUNNING:
         rows += [available, _ready(facts, available)]
@@ -100,6 +103,16 @@ def _ready(facts: Facts, available: Condition) -> Condition:
     is_done = available.reason is Reason.COMPLETED and facts.job.is_bounded
     is_ready = is_done or available.status == "True"
     return condition(READY, is_ready, available.reason, available.message)
+
+
+def _progressing(facts: Facts) -> Condition:
+    """Whether something is under way, and which step it is."""
+    plan, reading = facts.plan, facts.found.reading
+    is_moving = plan.step is not Step.KEEP or plan.reason in _MOVING
+    if not is_moving or (reading is not None and reading.phase is Phase.UNKNOWN):
+        return condition(PROGRESSING, False, Reason.SYNCED)
+    text = plan.message or ("waits for its driver" if reading is None else reading.state)
+    return condition(PROGRESSING, True, plan.reason, text)
 
 
 def _row(kind: str, stop: Stop | None) -> Condition:
@@ -188,3 +201,26 @@ def checkpoint_trouble(job: SinkJob, claim: Object | None) -> Stop | None:
             return Stop(Reason.CHECKPOINT_UNAVAILABLE, f"claim {job.claim} has lost its volume")
         return None
     return Stop(Reason.CHECKPOINT_UNAVAILABLE, f"there is no claim {job.claim}: make it")
+
+
+def checkpoint_doubt(job: SinkJob, claim: Object | None, driver: Object | None) -> Stop | None:
+    """What is wrong with the checkpoint of a job that may run all the same."""
+    if job.claim is None:
+        return None
+    if driver is not None and not _mounts(driver, job.claim):
+        text = (
+            f"pod {driver['metadata']['name']} does not mount claim {job.claim}: whoever made it "
+            "has dropped the volume, and what it knows is lost with it"
+        )
+        return Stop(Reason.CHECKPOINT_UNAVAILABLE, text)
+    phase = ((claim or {}).get("status") or {}).get("phase")
+    if claim is None or phase == "Bound":
+        return None
+    words = "" if driver is None else pod_trouble(driver)
+    text = f"claim {job.claim} is not bound yet" + (f"; the pod says: {words}" if words else "")
+    return Stop(Reason.VOLUME_PENDING, text)
+
+
+def _mounts(pod: Object, claim: str) -> bool:
+    volumes = pod["spec"].get("volumes", ())
+    return any(item.get("persistentVolumeClaim", {}).get("claimName") == claim for item in volumes)

@@ -59,7 +59,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     if may_act and decision.is_ready:
         await common.act(world, entry, admin, stream.stream_name, decision)
         header = (await admin.topics(stream.stream_name)).get(topic.topic_name)
-    verdict = _verdict(entry, stream, decision, header)
+    verdict = _verdict(entry, parent, decision, header)
     sinks = await topic_sinks.bring_in_line(world, entry, may_act=may_act)
     return replace(
         verdict,
@@ -158,13 +158,17 @@ async def _observed(
 
 
 def _verdict(
-    entry: Entry, stream: Stream, decision: Decision, header: TopicHeader | None
+    entry: Entry, parent: Entry, decision: Decision, header: TopicHeader | None
 ) -> Verdict:
+    stream = parent.resource
+    assert isinstance(stream, Stream)
+    stream_id = status_of(parent.value).get("streamId")
     topic = entry.resource
     assert isinstance(topic, Topic)
     if not decision.is_ready:
         raise Blocked(decision.reason, decision.message)
     fields = {} if header is None else _fields(topic, stream, header)
+    fields["streamId"] = stream_id
     rows = [
         {"field": row.field, "desired": row.desired, "actual": row.actual} for row in decision.drift
     ]
