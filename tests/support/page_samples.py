@@ -13,6 +13,7 @@ from iggy_operator.documents import LOADER
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SAMPLES = sorted((ROOT / "docs" / "samples").glob("*.yaml"))
+OVERLAYS = sorted(path.parent for path in (ROOT / "docs" / "samples").rglob("kustomization.yaml"))
 # A block of a page that is a resource says so in its first lines; others are values or parts.
 _BLOCK = re.compile(r"^ *```yaml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _RESOURCE = re.compile(r"^apiVersion:", re.MULTILINE)
