@@ -75,7 +75,7 @@ cluster-down: $(INSTALLED) ## end that Kubernetes and remove all that it left
 e2e: export E2E_BACKEND ?= own
 e2e: $(INSTALLED) ## everything in a real Kubernetes (E2E_BACKEND=own|kind|current, ARGS="-k drain")
 	@if [ "$$E2E_BACKEND" = own ]; then $(MAKE) cluster-up; fi
-	@$(MAKE) images
+	@$(MAKE) images ARGS=
 	@$(BIN)/python -m pytest tests/e2e -m e2e $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, layers, and whether requirements.lock has all that pyproject.toml wants
