@@ -54,7 +54,7 @@ class Server:
             headers[way["key"]] = way["value"]
         response = self._client.call_api(method, settings.host + path, headers, body)
         response.read()
-        return Answer(response.status, json.loads(response.data))
+        return Answer(response.status, json.loads(response.data or b"{}"))
 
     def must(self, method: str, path: str, body: object = None, **more: Any) -> Mapping[str, Any]:
         """A request that must be granted."""
