@@ -113,12 +113,14 @@ def test_removal_keeps_definitions_and_objects_and_another_release_takes_them_ov
 def test_a_namespaced_installation_makes_nothing_cluster_wide(kubectl: Kubectl, helm: Helm) -> None:
     helm = helm.at(kubectl.namespace)
 
-    helm(
+    notes = helm(
         "install", "operator", str(OPERATOR), *ALONE, *WITHOUT_CRDS,
         "--set", "networkPolicy.enabled=true", "--set", "dashboards.enabled=true",
         "--set", f"spark.namespaces={{{kubectl.namespace}}}",
     )  # fmt: skip
 
+    for words in ("kubectl get iggy", "rollout status", "(Retain)", "--take-ownership"):
+        assert words in notes
     made = list(yaml.safe_load_all(helm("get", "manifest", "operator")))
     assert len(made) > 10
     namespaced = kubectl("api-resources", "--namespaced=true", "--output=name")
