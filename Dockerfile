@@ -20,18 +20,25 @@ FROM base AS tools
 RUN apt-get update --quiet \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
         gcc libc6-dev python3-dev python3-venv
-COPY requirements.lock pyproject.toml /src/
-COPY images/build /src/images/build
 WORKDIR /src
 RUN python3 -m venv /opt/iggykube
+COPY images/steps images/steps
+
+# Which packages each image gets, from the lock.
+FROM tools AS chosen
+COPY requirements.lock pyproject.toml ./
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    images/build/install-locked setuptools wheel
+    images/steps/choose tools setuptools wheel \
+    && images/steps/install-chosen tools \
+    && images/steps/choose code cython msgspec pyarrow xxhash \
+    && images/steps/choose broker && images/steps/choose operator && images/steps/choose spark
 
 # Our own code as it is laid over the libraries, with the compiled kernel: without it the build fails.
 FROM tools AS code
+COPY --from=chosen /chosen/tools /chosen/code /chosen/
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    images/build/install-locked cython msgspec pyarrow xxhash
-COPY LICENSE README.md setup.py ./
+    images/steps/install-chosen tools code
+COPY LICENSE README.md pyproject.toml setup.py ./
 COPY wire wire
 COPY broker broker
 COPY operator operator
@@ -42,17 +49,20 @@ RUN python -m pip install --quiet --no-index --no-deps --no-build-isolation --ro
         'from iggy_wire import kernel; assert kernel.COMPILED, "the kernel was not compiled"'
 
 FROM tools AS broker-libraries
+COPY --from=chosen /chosen/tools /chosen/broker /chosen/
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    images/build/install-locked broker && images/build/trim
+    images/steps/install-chosen tools broker && images/steps/trim
 
 FROM tools AS operator-libraries
+COPY --from=chosen /chosen/tools /chosen/operator /chosen/
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    images/build/install-locked operator && images/build/trim
+    images/steps/install-chosen tools operator && images/steps/trim
 
 # Spark is moved to where its images have it; Python finds it through a link.
 FROM tools AS spark-libraries
+COPY --from=chosen /chosen/tools /chosen/spark /chosen/
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    images/build/install-locked spark && images/build/trim keep-pip \
+    images/steps/install-chosen tools spark && images/steps/trim keep-pip \
     && mv /opt/iggykube/lib/python3.11/site-packages/pyspark /opt/spark \
     && ln -s /opt/spark /opt/iggykube/lib/python3.11/site-packages/pyspark \
     && rm -rf /opt/spark/examples /opt/spark/data /opt/spark/jars/*-osx-* /opt/spark/jars/*-windows-* \
@@ -64,7 +74,7 @@ FROM base AS spark-jars
 RUN mkdir --parents /usr/share/man/man1 \
     && apt-get update --quiet \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends maven
-COPY images/build/machine.sh images/spark/pom.xml images/spark/jars.sha256 /src/
+COPY images/steps/machine.sh images/spark/pom.xml images/spark/jars.sha256 /src/
 WORKDIR /src
 RUN --mount=type=secret,id=maven --mount=type=secret,id=java-ca --mount=type=cache,target=/root/.m2/repository \
     . ./machine.sh \

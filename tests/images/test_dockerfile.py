@@ -64,7 +64,8 @@ def test_an_image_takes_the_libraries_of_its_own_extra_only(name: str) -> None:
     libraries = stages()[f"{name}-libraries"].last("RUN")
 
     assert name in PROJECT["optional-dependencies"]
-    assert f"images/build/install-locked {name}" in libraries
+    assert f"images/steps/install-chosen tools {name} " in libraries
+    assert re.search(rf"choose {name}( |$)", stages()["chosen"].last("RUN"))
     assert {one for one in sources if one.endswith("-libraries")} == {f"{name}-libraries"}
 
 

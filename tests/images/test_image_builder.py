@@ -258,7 +258,7 @@ def test_what_the_lock_lacks_is_said(tmp_path: Path) -> None:
 
 def _locked(*words: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "images/build/locked.py"), *words],
+        [sys.executable, str(ROOT / "images/steps/locked.py"), *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
