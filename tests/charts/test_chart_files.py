@@ -25,6 +25,9 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 DASHBOARDS = sorted((FILES / "dashboards").glob("*.json"))
 RULES = sorted((FILES / "alerts").glob("*.yaml"))
 CHARTS_OF_OURS = ("iggy-operator", "iggy-topology")
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="install Prometheus for its promtool"
+)
 METRIC = re.compile(r"\biggy_[a-z0-9_]+")
 
 
@@ -123,13 +126,90 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="install Prometheus for promtool")
+@needs_promtool
 def test_prometheus_understands_the_alerts(path: Path) -> None:
     done = subprocess.run(
         ["promtool", "check", "rules", path], capture_output=True, text=True, check=False
     )
 
     assert done.returncode == 0, done.stderr
+
+
+# What an alert sees, minute by minute, and whether it is raised in the end.
+SCENES = [
+    ("IggyOperatorWithoutLeader", {'iggy_operator_leader{namespace="a",pod="p"}': "0x20"}, True),
+    ("IggyOperatorWithoutLeader", {"up": "0x20"}, True),
+    (
+        "IggyOperatorWithoutLeader",
+        {
+            'iggy_operator_leader{namespace="a",pod="p"}': "0x20",
+            'iggy_operator_leader{namespace="a",pod="q"}': "1x20",
+        },
+        False,
+    ),
+    (
+        "IggyOperatorDeaf",
+        {'iggy_operator_watch_last_event_seconds{namespace="a",pod="p",kind="Pod"}': "0+60x20"},
+        True,
+    ),
+    (
+        "IggyOperatorDeaf",
+        {'iggy_operator_watch_last_event_seconds{namespace="a",pod="p",kind="Pod"}': "60x20"},
+        False,
+    ),
+    ("IggyTopicRecreated", {"iggy_operator_topic_recreated_total": "0x10 1x10"}, True),
+    ("IggyTopicRecreated", {"iggy_operator_topic_recreated_total": "1x20"}, False),
+    (
+        "IggyBrokerNotReady",
+        {'iggy_operator_objects{namespace="a",kind="IggyBroker",ready="Unknown"}': "1x20"},
+        True,
+    ),
+    (
+        "IggyBrokerNotReady",
+        {
+            'iggy_operator_objects{namespace="a",kind="IggyBroker",ready="True"}': "1x20",
+            'iggy_operator_objects{namespace="a",kind="IggyBroker",ready="False"}': "0x20",
+        },
+        False,
+    ),
+    ("IggyNotReady", {'iggy_ready{namespace="a",pod="p",shard="1"}': "0x20"}, True),
+    (
+        "IggyDiskNearlyFull",
+        {'iggy_disk_free_bytes{pod="p"}': "14x20", 'iggy_disk_usage_bytes{pod="p"}': "86x20"},
+        True,
+    ),
+]
+
+
+@needs_promtool
+@pytest.mark.parametrize(("alert", "series", "is_raised"), SCENES)
+def test_alerts_are_raised_when_they_should(
+    alert: str, series: dict[str, str], is_raised: bool, tmp_path: Path
+) -> None:
+    scene = {
+        "rule_files": [str(path) for path in RULES],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": k, "values": v} for k, v in series.items()],
+                "promql_expr_test": [
+                    {
+                        "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
+                        "eval_time": "20m",
+                        "exp_samples": [{"labels": "{}", "value": 1}] if is_raised else [],
+                    }
+                ],
+            }
+        ],
+    }
+    (tmp_path / "scene.yaml").write_text(yaml.safe_dump(scene))
+
+    done = subprocess.run(
+        ["promtool", "test", "rules", tmp_path / "scene.yaml"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)

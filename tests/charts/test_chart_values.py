@@ -225,6 +225,22 @@ def test_an_empty_file_is_the_defaults(chart: str, tmp_path: Any) -> None:
     assert template(chart, files=[tmp_path / "empty.yaml"]) == template(chart)
 
 
+def test_labels_and_annotations_of_pods_cannot_break_what_hangs_on_them() -> None:
+    values = {
+        "podLabels": {"app.kubernetes.io/name": "mine", "team": "shop"},
+        "podAnnotations": {"prometheus.io/scrape": "false", "note": "it"},
+    }
+
+    (deployment,) = of_kind(rendered(OPERATOR, without_crds(values)), "Deployment")
+
+    metadata = deployment["spec"]["template"]["metadata"]
+    assert metadata["labels"]["app.kubernetes.io/name"] == OPERATOR
+    assert metadata["labels"]["team"] == "shop"
+    assert metadata["annotations"]["prometheus.io/scrape"] == "false"
+    assert metadata["annotations"]["prometheus.io/path"] == "/metrics"
+    assert metadata["annotations"]["note"] == "it"
+
+
 BIG = 1_000_650_000
 EXPONENT = re.compile(r"\b\d(\.\d+)?e[+-]?\d+\b", re.IGNORECASE)
 

@@ -51,6 +51,14 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
+{{/* Of the pods, for a Prometheus that goes by them. */}}
+{{- define "iggy-operator.annotations" -}}
+kubectl.kubernetes.io/default-container: operator
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ .Values.metrics.port | int64 | quote }}
+prometheus.io/path: /metrics
+{{- end -}}
+
 {{/* An image, by digest or by tag: (list root image). */}}
 {{- define "iggy-operator.image" -}}
 {{- $root := index . 0 -}}
