@@ -1,7 +1,9 @@
 """What the Dockerfile promises, read from it: no builder is needed here."""
 
 import json
+import os
 import re
+import subprocess
 import tomllib
 
 import pytest
@@ -99,6 +101,16 @@ def test_everything_that_is_copied_is_there_and_let_through() -> None:
     assert len(copied) > 10
     for source in copied:
         assert any(one == source or one.startswith(f"{source}/") for one in let_through), source
+
+
+def test_the_steps_that_are_run_can_be_run() -> None:
+    steps = set(re.findall(r"(images/steps/[\w-]+)(?= )", text()))
+
+    assert len(steps) == 3
+    for step in steps:
+        assert os.access(ROOT / step, os.X_OK), step
+        done = subprocess.run(["sh", "-n", step], cwd=ROOT, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_nothing_comes_from_an_address_or_without_a_version() -> None:
