@@ -18,15 +18,17 @@ import yaml
 import e2e_findings
 from chart_values import CHARTS
 from e2e_helm import Helm
-from e2e_kubectl import Kubectl
+from e2e_kubectl import Kubectl, Refused
+from waiting import wait_until
 
 ROOT = CHARTS.parent
 OPERATOR = CHARTS / "iggy-operator"
 TOPOLOGY = CHARTS / "iggy-topology"
 OWN_GROUP = f"helm-{e2e_findings.RUN}.e2e.iggykube.dev"
 KINDS = ("iggybrokers", "iggysinks", "iggystreams", "iggytopics", "iggyusers")
-# In the test's own namespace, with nothing that could meet another installation.
-ALONE = ("--set", "watch.all=false", "--set", "replicas=1")
+# No pod is started where only the objects matter: two operators must not watch one namespace.
+IDLE = ("--set", "image.tag=none", "--set", "image.pullPolicy=Never")
+ALONE = ("--set", "watch.all=false", *IDLE)
 WITHOUT_CRDS = ("--set", "crds.install=false")
 MONITORS = ("PodMonitor", "PrometheusRule")
 
@@ -131,6 +133,58 @@ def test_a_namespaced_installation_makes_nothing_cluster_wide(kubectl: Kubectl, 
         assert kubectl.exists(item["kind"], item["metadata"]["name"])
 
 
+def may(kubectl: Kubectl, account: str, verb: str, what: str, *, namespace: str) -> bool:
+    words = ("auth", "can-i", verb, *what.split(), "--as", f"system:serviceaccount:{account}")
+    try:
+        return kubectl(*words, "--namespace", namespace).strip() == "yes"
+    except Refused:
+        return False  # kubectl ends with an error code for "no"
+
+
+def test_the_operator_may_do_its_work_in_its_namespace_and_nothing_else(
+    kubectl: Kubectl, helm: Helm
+) -> None:
+    here = kubectl.namespace
+    helm.at(here)("install", "operator", str(OPERATOR), *ALONE, *WITHOUT_CRDS)
+    account = f"{here}:operator-iggy-operator"
+
+    for verb, what in (("get", "secrets"), ("patch", "iggytopics.iggykube.dev --subresource=status"),
+                       ("delete", "pods"), ("update", "leases/iggy-operator")):  # fmt: skip
+        assert may(kubectl, account, verb, what, namespace=here), (verb, what)
+        assert not may(kubectl, account, verb, what, namespace="default"), (verb, what)
+    for verb, what in (("list", "secrets"), ("watch", "secrets"), ("delete", "pvc"),
+                       ("create", "roles"), ("update", "leases/another"),
+                       ("create", "pods --subresource=exec"), ("get", "nodes")):  # fmt: skip
+        assert not may(kubectl, account, verb, what, namespace=here), (verb, what)
+
+
+def test_roles_for_people_join_those_of_kubernetes_but_for_sinks(
+    kubectl: Kubectl, helm: Helm
+) -> None:
+    helm = helm.at(kubectl.namespace)
+    helm("install", "operator", str(OPERATOR), *IDLE, *WITHOUT_CRDS,
+         "--set", f"fullnameOverride={kubectl.namespace}")  # fmt: skip
+    try:
+        kubectl("create", "serviceaccount", "person")
+        kubectl("create", "rolebinding", "person", "--clusterrole=edit",
+                f"--serviceaccount={kubectl.namespace}:person")  # fmt: skip
+        person = f"{kubectl.namespace}:person"
+
+        def can(verb: str, what: str) -> bool:
+            resource = f"{what}.iggykube.dev"
+            return may(kubectl, person, verb, resource, namespace=kubectl.namespace)
+
+        # The controller that joins roles takes a moment.
+        wait_until(lambda: can("create", "iggytopics"), "edit has the resources")
+        assert can("delete", "iggybrokers") and can("list", "iggysinks")
+        assert not can("create", "iggysinks")
+        kubectl("create", "rolebinding", "sinks", f"--clusterrole={kubectl.namespace}-sink-edit",
+                f"--serviceaccount={person}")  # fmt: skip
+        wait_until(lambda: can("create", "iggysinks"), "sink-edit allows it")
+    finally:
+        helm("uninstall", "operator")
+
+
 @pytest.fixture
 def monitors(cluster: Kubectl) -> Iterator[None]:
     """The kinds of the Prometheus operator, as far as a chart needs them."""
@@ -219,6 +273,8 @@ def test_the_root_password_outlives_upgrades_and_removal(restricted: Kubectl, he
     kubectl("apply", "--server-side", "--filename", str(ROOT / "crds"))
     helm("install", "operator", str(OPERATOR), "--wait", "--timeout=5m",
          "--set", "watch.all=false", *WITHOUT_CRDS)  # fmt: skip
+    deployed = kubectl.get("deployment", "operator-iggy-operator")["status"]
+    assert deployed["readyReplicas"] == 2
     values = json.dumps({"brokers": {"main": {}}, "streams": {"shop": {"brokerRef": {
         "name": "main"}}}})  # fmt: skip
 
