@@ -40,6 +40,14 @@ class Tcp(Section, frozen=True):
             "otherwise: there is no TLS on it.",
         ),
     ] = Address("127.0.0.1", 8090)
+    advertised_address: Annotated[
+        str,
+        Setting(
+            values.reachable,
+            "HOST or HOST:PORT that clients are told in the cluster's metadata, where they reach "
+            "this node by another name than it listens on.",
+        ),
+    ] = ""
 
 
 class Monitoring(Section, frozen=True):

@@ -47,6 +47,11 @@ _UNITS_NS: Final[dict[str, int]] = {
 }
 
 
+_REACHABLE: Final = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[-A-Za-z0-9.]{0,252}))(?::(?P<port>[0-9]{1,5}))?"
+)
+
+
 class Address(msgspec.Struct, frozen=True):
     """Where to listen. Port 0: the system picks one."""
 
@@ -97,6 +102,20 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("write text in quotes")
     return value
+
+
+def reachable(value: object) -> str:
+    """`HOST` or `HOST:PORT`, an IPv6 address in brackets; empty for none."""
+    if not isinstance(value, str) or (value and not _REACHABLE.fullmatch(value)):
+        raise ValueError("write HOST or HOST:PORT, as clients reach the broker")
+    return value
+
+
+def reached(text: str) -> tuple[str, int]:
+    """Host and port of what `reachable` took. Port 0: it named none."""
+    match = _REACHABLE.fullmatch(text)
+    assert match is not None, "checked"
+    return match["host"].strip("[]"), int(match["port"] or 0)
 
 
 def choice(*words: str) -> Callable[[object], str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from access_cases import code_of, on_shard
-from broker_process import BrokerProcess
+from broker_process import BrokerProcess, running_broker
 from group_cases import make_topic, wait_for
 from iggy_client import Client
 from iggy_wire.errors import ErrorCode
@@ -146,6 +146,24 @@ def test_the_cluster_is_this_node(broker: BrokerProcess, root: Client) -> None:
     (node,) = cluster.nodes
     assert (node.address, node.tcp_port) == ("127.0.0.1", broker.tcp_port)
     assert (node.role, node.status) == (0, 0), "the leader, and healthy"
+
+
+@pytest.mark.parametrize(
+    ("advertised", "told"),
+    [
+        ("iggy.example", ("iggy.example", 0)),
+        ("iggy.example:31000", ("iggy.example", 31000)),
+        ("[2001:db8::7]:8091", ("2001:db8::7", 8091)),
+    ],
+)
+def test_clients_are_told_the_address_that_is_advertised(
+    tmp_path: Path, advertised: str, told: tuple[str, int]
+) -> None:
+    settings = {"IGGY_TCP_ADVERTISED_ADDRESS": advertised}
+    with running_broker(tmp_path, shards=1, settings=settings) as broker, broker.client() as client:
+        (node,) = client.get_cluster_metadata().nodes
+
+        assert (node.address, node.tcp_port) == (told[0], told[1] or broker.tcp_port)
 
 
 def test_no_snapshot_while_another_one_is_made(broker: BrokerProcess, root: Client) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from iggy_broker import __version__
+from iggy_broker.config_values import reached
 from iggy_broker.errors import Deny
 from iggy_broker.metadata import options as topic_options
 from iggy_broker.net.context import DONE, Answer, Context, Row, Services
@@ -41,11 +42,12 @@ async def get_cluster_metadata(context: Context, request: requests.GetClusterMet
     """One node, the leader: this broker. Clients then stay on the address that they used."""
     del request
     services = context.services
-    node = replies.Node(
-        name=NODE_NAME,
-        address=services.config.tcp.address.host,
-        tcp_port=services.tcp_port,
-    )
+    tcp = services.config.tcp
+    host, port = tcp.address.host, services.tcp_port
+    if tcp.advertised_address:
+        host, told_port = reached(tcp.advertised_address)
+        port = told_port or port
+    node = replies.Node(name=NODE_NAME, address=host, tcp_port=port)
     return Answer(replies.Cluster(CLUSTER_NAME, (node,)).encode())
 
 
