@@ -41,6 +41,9 @@ PATTERN_FIXES: Final = {
     "^(never|([0-9]+(ms|s|m|h|d|w))+)$": _EXPIRY_FIX,
     "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": _NAME_FIX,
     "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": _OBJECT_FIX,
+    "^[0-9a-fA-F:.]+/[0-9]{1,3}$": "must be a network, such as 203.0.113.0/24",
+    "^(\\[[0-9a-fA-F:.]+\\]|[A-Za-z0-9][-A-Za-z0-9.]*)(:[0-9]{1,5})?$": "must be a host, or host "
+    "and port, such as iggy.example:8090",
     "^jdbc:": "must begin with jdbc:, such as jdbc:postgresql://host:5432/name",
     "^https?://": "must begin with http:// or https://",
     "^https?://[^/@]+/?$": "must be an address without login and path, such as http://minio:9000",

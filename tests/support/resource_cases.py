@@ -238,7 +238,31 @@ _SINKS = [
          "cannot change"),
 ]  # fmt: skip
 
+_OUTSIDE = {"serviceType": "LoadBalancer", "loadBalancerClass": "example/public"}
 _BROKERS = [
+    Case("broker: a load balancer with everything", broker(listeners={
+        **_OUTSIDE, "nodePort": 31000, "externalTrafficPolicy": "Local",
+        "loadBalancerIP": "192.0.2.7", "sourceRanges": ["203.0.113.0/24", "2001:db8::/32"],
+        "advertisedAddress": "iggy.example:8090"})),
+    Case("broker: a node port without its type", broker(listeners={"nodePort": 31000}), None,
+         "spec.listeners", "set serviceType to NodePort or LoadBalancer"),
+    Case("broker: networks for clients inside",
+         broker(listeners={"sourceRanges": ["203.0.113.0/24"]}), None, "spec.listeners",
+         "set serviceType to NodePort or LoadBalancer"),
+    Case("broker: a class without a load balancer",
+         broker(listeners={"serviceType": "NodePort", "loadBalancerClass": "x"}), None,
+         "spec.listeners", "set serviceType to LoadBalancer"),
+    Case("broker: another load balancer",
+         broker(listeners={**_OUTSIDE, "loadBalancerClass": "example/other"}),
+         broker(listeners=_OUTSIDE), "spec.listeners", "set serviceType to ClusterIP first"),
+    Case("broker: no load balancer any more", broker(), broker(listeners=_OUTSIDE)),
+    Case("broker: a network that is none",
+         broker(listeners={"serviceType": "NodePort", "sourceRanges": ["all"]}), None,
+         "spec.listeners.sourceRanges[0]", "at least 4 characters"),
+    Case("broker: an address with a path", broker(listeners={"advertisedAddress": "a/b"}), None,
+         "spec.listeners.advertisedAddress", "such as iggy.example:8090"),
+    Case("broker: an external one by TLS",
+         broker(mode="External", external=EXTERNAL | {"tls": {"serverName": "iggy.example"}})),
     Case("broker: everything by default", broker()),
     Case("broker: smaller volume", broker(storage={"size": "5Gi"}), broker(), "spec.storage.size",
          "storage cannot shrink"),

@@ -83,9 +83,23 @@ def _client_service(broker: Broker, names: BrokerNames, family: Family) -> Manif
         "spec": {
             "type": listeners["serviceType"],
             "selector": selector(family),
-            "ports": [_port("tcp", listeners["tcpPort"])],
+            "ports": [{**_port("tcp", listeners["tcpPort"]), **_chosen(listeners, "nodePort")}],
+            **_chosen(listeners, "externalTrafficPolicy", "loadBalancerClass", "loadBalancerIP"),
+            **_source_ranges(listeners),
         },
     }
+
+
+def _chosen(listeners: Mapping[str, Any], *names: str) -> Manifest:
+    return {name: listeners[name] for name in names if name in listeners}
+
+
+def _source_ranges(listeners: Mapping[str, Any]) -> Manifest:
+    """For the load balancer itself: where it obeys, others do not even reach a node."""
+    ranges = listeners.get("sourceRanges", ())
+    if not ranges or listeners["serviceType"] != "LoadBalancer":
+        return {}
+    return {"loadBalancerSourceRanges": sorted(ranges)}
 
 
 def _headless_service(names: BrokerNames, family: Family) -> Manifest:
@@ -160,7 +174,11 @@ def _network_policy(
     policy = broker.spec["networkPolicy"]
     if not policy["enabled"]:
         return None
-    clients = _client_sources(broker, release) + list(policy.get("allowFrom", ()))
+    outside = [
+        {"ipBlock": {"cidr": cidr}}
+        for cidr in sorted(broker.spec["listeners"].get("sourceRanges", ()))
+    ]
+    clients = _client_sources(broker, release) + outside + list(policy.get("allowFrom", ()))
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

@@ -1,5 +1,6 @@
 """A broker's settings: what the operator sets itself, what the spec adds, what is refused."""
 
+import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -21,8 +22,8 @@ GRACE_S: Final = 60
 # What belongs to the operator, as the end of a variable `IGGY_…` or `IGGY_SYSTEM_…`. Dots and
 # underscores of a key are one in its variable, so that is what is looked at.
 _OWN: Final = (
-    "path", "sharding", "tcp_address", "tcp_enabled", "http_address", "monitoring_", "config_",
-    "root_",
+    "path", "sharding", "tcp_address", "tcp_advertised_address", "tcp_enabled", "http_address",
+    "monitoring_", "config_", "root_",
 )  # fmt: skip
 _KEY: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 _PREFIX: Final = "IGGY_"
@@ -32,7 +33,9 @@ _ID_MIN: Final = 1
 def settings(broker: Broker) -> dict[str, str]:
     """What the operator sets, by environment variable."""
     grace_s = broker.spec.get("podTemplate", {}).get("terminationGracePeriodSeconds", GRACE_S)
+    advertised = broker.spec["listeners"].get("advertisedAddress")
     return {
+        **({"IGGY_TCP_ADVERTISED_ADDRESS": advertised} if advertised else {}),
         "IGGY_SYSTEM_PATH": DATA_FOLDER,
         "IGGY_TCP_ADDRESS": f"0.0.0.0:{TCP_PORT}",
         "IGGY_MONITORING_ADDRESS": f"0.0.0.0:{MONITORING_PORT}",
@@ -90,6 +93,11 @@ def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
         yield f"archiver.kind: {spec['archiver']['kind']} is not in this version: use None"
     if "tls" in spec["listeners"]:
         yield "listeners.tls: this version does not encrypt: leave it out, or put a proxy in front"
+    for cidr in spec["listeners"].get("sourceRanges", ()):
+        try:
+            ipaddress.ip_network(cidr)
+        except ValueError as error:
+            yield f"listeners.sourceRanges: {error}: write a network such as 203.0.113.0/24"
 
 
 def _name_problems(broker: Broker) -> Iterator[str]:

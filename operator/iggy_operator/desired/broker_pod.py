@@ -56,7 +56,11 @@ def pod_template(broker: Broker, family: Family, release: Release, *, restart_at
 def _asked(broker: Broker) -> object:
     node = schemas()["IggyBroker"].root["properties"]["spec"]
     fields = {name: broker.spec[name] for name in RESTARTING if name in broker.spec}
-    return without_defaults(fields, node)
+    asked = without_defaults(fields, node)
+    # Of the listeners the process itself knows no more than this.
+    if advertised := broker.spec["listeners"].get("advertisedAddress"):
+        asked["advertisedAddress"] = advertised
+    return asked
 
 
 def _pod_spec(broker: Broker, template: Mapping[str, Any], release: Release) -> Manifest:

@@ -20,6 +20,7 @@ from iggy_operator.decide.brokers import (
 )
 from iggy_operator.desired import broker_config
 from iggy_operator.desired.broker import broker_children
+from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.desired.metadata import Manifest, owner_of
 from iggy_operator.kinds import broker_children as children
 from iggy_operator.kinds import broker_report, root_password
@@ -64,7 +65,8 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     if may_act:
         has_acted, missing = await _act(world, entry, plan)
     facts = await _facts(world, entry, plan, has_acted=has_acted)
-    facts = replace(facts, root_secret_name=root.name, missing=missing)
+    service = plan.live.get(Ref("Service", entry.ref.namespace, broker_names(entry.ref.name).base))
+    facts = replace(facts, root_secret_name=root.name, missing=missing, service=service)
     notes: tuple[Note, ...] = ()
     if broker_report.is_serving(facts):
         facts = await _asked(world, entry, facts)

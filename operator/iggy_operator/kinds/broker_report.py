@@ -1,5 +1,6 @@
 """What a managed broker's status says: from what a pass has found. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -52,6 +53,8 @@ class Facts:
     """None where the broker does not tell."""
     trouble: Blocked | None = None
     """Why there are no stats."""
+    service: Object | None = None
+    """The clients' Service, as it was before this pass."""
     root_problem: Blocked | None = None
     """Why root's password is not what is asked for."""
 
@@ -130,7 +133,49 @@ def _ready(facts: Facts) -> Condition | None:
         if told.ready is None:
             return None
         return Condition(READY, told.ready, told.reason, told.message)
-    return condition(READY, True, Reason.SYNCED, f"{managed_address(facts.broker)} answers")
+    text = f"{managed_address(facts.broker)} answers"
+    if shut := _nobody_outside(facts.broker):
+        text = f"{text}; {shut}"
+    return condition(READY, True, Reason.SYNCED, text)
+
+
+def _nobody_outside(broker: Broker) -> str:
+    """What to say where the world outside was given a way, and nobody in it is let in."""
+    listeners, policy = broker.spec["listeners"], broker.spec["networkPolicy"]
+    is_open = not policy["enabled"] or policy.get("allowFrom") or listeners.get("sourceRanges")
+    if listeners["serviceType"] == "ClusterIP" or is_open:
+        return ""
+    return (
+        "its NetworkPolicy lets nobody in from outside the cluster: name the clients' networks in "
+        "listeners.sourceRanges"
+    )
+
+
+def _endpoints(facts: Facts) -> dict[str, str]:
+    fields = {"tcp": managed_address(facts.broker)}
+    if external := _external(facts.broker, facts.service):
+        fields["external"] = external
+    return fields
+
+
+def _external(broker: Broker, service: Object | None) -> str:
+    """Where clients outside find it; empty as long as nobody knows."""
+    listeners = broker.spec["listeners"]
+    if listeners["serviceType"] == "ClusterIP" and "advertisedAddress" not in listeners:
+        return ""
+    port = listeners["tcpPort"]
+    if advertised := listeners.get("advertisedAddress"):
+        has_port = re.search(r":[0-9]+$", advertised.rpartition("]")[2] or advertised)
+        return advertised if has_port else f"{advertised}:{port}"
+    if service is None:
+        return ""
+    if listeners["serviceType"] == "NodePort":
+        number = service["spec"]["ports"][0].get("nodePort")
+        return f"NODE:{number}" if number else ""
+    for item in status_of(service).get("loadBalancer", {}).get("ingress", ()):
+        if host := item.get("hostname") or item.get("ip"):
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return ""
 
 
 def _step(facts: Facts) -> str:
@@ -191,7 +236,7 @@ def fields_of(facts: Facts, value: Object, *, now_s: float) -> dict[str, Any]:
         restart["lastRestartTime"] = last
     desired = 0 if facts.is_hibernated else shards_count(facts.broker)
     fields: dict[str, Any] = {
-        "endpoints": {"tcp": managed_address(facts.broker)},
+        "endpoints": _endpoints(facts),
         "shards": {"desired": desired, "ready": desired if is_serving(facts) else 0},
         "storage": _storage_fields(facts),
         "credentials": {"rootSecretName": facts.root_secret_name},
