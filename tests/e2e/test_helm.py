@@ -148,13 +148,18 @@ def test_the_operator_may_do_its_work_in_its_namespace_and_nothing_else(
     helm.at(here)("install", "operator", str(OPERATOR), *ALONE, *WITHOUT_CRDS)
     account = f"{here}:operator-iggy-operator"
 
-    for verb, what in (("get", "secrets"), ("patch", "iggytopics.iggykube.dev --subresource=status"),
-                       ("delete", "pods"), ("update", "leases/iggy-operator")):  # fmt: skip
+    own = (
+        ("get", "secrets"), ("patch", "iggytopics.iggykube.dev --subresource=status"),
+        ("delete", "pods"), ("update", "leases/iggy-operator"),
+    )  # fmt: skip
+    for verb, what in own:
         assert may(kubectl, account, verb, what, namespace=here), (verb, what)
         assert not may(kubectl, account, verb, what, namespace="default"), (verb, what)
-    for verb, what in (("list", "secrets"), ("watch", "secrets"), ("delete", "pvc"),
-                       ("create", "roles"), ("update", "leases/another"),
-                       ("create", "pods --subresource=exec"), ("get", "nodes")):  # fmt: skip
+    foreign = (
+        ("list", "secrets"), ("watch", "secrets"), ("delete", "pvc"), ("create", "roles"),
+        ("update", "leases/another"), ("create", "pods --subresource=exec"), ("get", "nodes"),
+    )  # fmt: skip
+    for verb, what in foreign:
         assert not may(kubectl, account, verb, what, namespace=here), (verb, what)
 
 
