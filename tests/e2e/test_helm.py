@@ -43,7 +43,8 @@ def definition(kind: str) -> str:
 def charted(cluster: Kubectl, tmp_path: Path) -> Iterator[Charted]:
     """Makes a copy of the operator's chart, with definitions of a group of their own.
 
-    `without` is a field of IggyTopic's spec that this release does not have yet.
+    `without` is a field of IggyTopic's spec that this release does not have yet; such a release
+    lacks a value, too.
     """
 
     def make(version: str, *, without: str = "") -> Path:
@@ -57,6 +58,9 @@ def charted(cluster: Kubectl, tmp_path: Path) -> Iterator[Charted]:
                 del only["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][without]
                 text = "\n" + yaml.safe_dump(value)
             path.write_text(text)
+        if without:
+            values = copy / "values.yaml"
+            values.write_text(values.read_text().replace("\nworkers: 8\n", "\n"))
         return copy
 
     yield make
@@ -82,12 +86,17 @@ def test_an_upgrade_brings_new_fields_of_the_definitions(
     kubectl.apply(topic(partitions=2))
     assert "missingPolicy" in kubectl.apply_refusal(topic(partitions=2, missingPolicy="Report"))
 
-    helm("upgrade", "operator", str(charted("new")), *ALONE)
+    # The old values alone: what they lack is a default of the new chart.
+    helm("upgrade", "operator", str(charted("new")), "--reuse-values")
     kubectl.wait(definition("iggytopics"), "condition=Established")
     kubectl.apply(topic(partitions=2, missingPolicy="Report"))
 
     found = kubectl.get(f"iggytopics.{OWN_GROUP}", "orders")["spec"]
     assert (found["partitions"], found["missingPolicy"]) == (2, "Report")
+    (container,) = kubectl.get("deployment", "operator-iggy-operator")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert {"name": "IGGY_OPERATOR_WORKERS", "value": "8"} in container["env"]
 
 
 def test_removal_keeps_definitions_and_objects_and_another_release_takes_them_over(
