@@ -83,9 +83,9 @@ class ApiClient:
             text = f"{method} {path}: {type(error).__name__}: {error}"
             raise UnreachableError(text.rstrip(": ")) from error
         if response.status not in _OK:
-            raise _refusal(f"{method} {path}", response)
+            raise _refusal(f"{method} {path}", response, await response.read())
         try:
-            return json.loads(response.data)
+            return json.loads(await response.read())
         except ValueError as error:
             raise UnreachableError(f"{method} {path}: the answer is no JSON") from error
 
@@ -133,9 +133,9 @@ class ApiClient:
         return response
 
 
-def _refusal(what: str, response: RESTResponse) -> ClusterError:
+def _refusal(what: str, response: RESTResponse, data: bytes) -> ClusterError:
     try:
-        status: Any = json.loads(response.data)
+        status: Any = json.loads(data)
         said = str(status.get("message", "")) if isinstance(status, dict) else ""
     except ValueError:
         said = ""

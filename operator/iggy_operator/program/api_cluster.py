@@ -15,6 +15,7 @@ from iggy_operator.cluster import (
     Object,
     Propagation,
     Ref,
+    ServerFailedError,
 )
 from iggy_operator.objects import ref_of, uid_of
 from iggy_operator.program.api_client import APPLY, JSON_PATCH, ApiClient
@@ -24,7 +25,10 @@ PAGE_OBJECTS: Final = 500
 """Of a list: more come in further requests."""
 NOTE_CHARACTERS_MAX: Final = 1_024
 """Of an event's message (events.k8s.io)."""
-_FINALIZER_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 5
+"""Of a write that was made from what somebody else has changed meanwhile."""
+_NO_FIT: Final = "failed to create typed patch object"
+"""With this the API server calls an object that does not fit its schema a failure of its own."""
 _NO_SUCH_VERSION: Final = "1"
 """A resourceVersion that no object has: an apply with it can only create."""
 
@@ -81,8 +85,23 @@ class ApiCluster:
         return await self._apply({key: item for key, item in value.items() if key != "status"})
 
     async def apply_status(self, value: Object) -> Object:
-        """As `Cluster.apply_status`."""
-        return await self._apply(value, subresource="status")
+        """As `Cluster.apply_status`.
+
+        The API server does not look at the uid of a status: so we do, and write to that very state.
+        """
+        ref, uid = ref_of(value), uid_of(value)
+        for attempt in range(_ATTEMPTS):
+            known = await self.get(ref)
+            if uid_of(known) != uid:
+                break
+            version = {"resourceVersion": known["metadata"]["resourceVersion"]}
+            guarded = {**value, "metadata": {**value["metadata"], **version}}
+            try:
+                return await self._apply(guarded, subresource="status")
+            except ConflictError:  # somebody else was faster
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise ConflictError(f"{ref} is another object by now")
 
     async def _apply(self, value: Mapping[str, Any], *, subresource: str = "") -> Object:
         ref = ref_of(value)
@@ -95,6 +114,10 @@ class ApiCluster:
         except InvalidError as error:
             if "metadata.uid" in str(error):
                 raise ConflictError(f"{ref} is another object by now") from error
+            raise
+        except ServerFailedError as error:
+            if _NO_FIT in str(error):
+                raise InvalidError(str(error)) from error
             raise
         return applied
 
@@ -120,7 +143,7 @@ class ApiCluster:
         self, ref: Ref, uid: str, finalizer: str, *, is_wanted: bool
     ) -> Object:
         """A patch that tests what it was made from, so that nobody's change is lost."""
-        for attempt in range(_FINALIZER_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             value = await self.get(ref)
             if uid_of(value) != uid:
                 raise ConflictError(f"{ref} is another object by now")
@@ -135,7 +158,7 @@ class ApiCluster:
                     content=JSON_PATCH,
                 )
             except (ConflictError, InvalidError):  # a test failed: somebody else was faster
-                if attempt == _FINALIZER_ATTEMPTS - 1:
+                if attempt == _ATTEMPTS - 1:
                     raise
             else:
                 return changed

@@ -25,6 +25,8 @@ IDLE_S: Final = 0.2
 WORKERS_MAX: Final = 100
 """Objects whose events are taken at the same time."""
 THREADS_MAX: Final = 2
+BACKOFFS_S: Final = (1.0, 2.0, 4.0)
+"""Of a request that fails; then the watches end, and we begin them anew."""
 # Never written; but should kopf ever write, not under the names that others use.
 _PREFIX: Final = API_GROUP
 _FINALIZER: Final = f"{API_GROUP}/in-broker-kopf"
@@ -50,6 +52,7 @@ def kopf_settings(silence_s: float) -> kopf.OperatorSettings:
     settings.queueing.worker_limit = WORKERS_MAX
     settings.networking.request_timeout = REQUEST_S
     settings.networking.connect_timeout = CONNECT_S
+    settings.networking.error_backoffs = BACKOFFS_S
     settings.execution.executor = ThreadPoolExecutor(max_workers=THREADS_MAX)
     settings.execution.max_workers = THREADS_MAX
     return settings

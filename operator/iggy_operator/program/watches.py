@@ -28,6 +28,8 @@ from iggy_operator.program.watch_settings import kopf_settings, registry_for
 STOP_S: Final = 10.0
 """A thread that has not ended by then is left alone: it has no one to tell anything."""
 LOOK_S: Final = 1.0
+ANSWER_S: Final = 5.0
+"""An API server that does not say sooner which Spark operators there are is not waited for."""
 SPARK_LOOK_S: Final = 60.0
 """How soon a Spark operator that was installed or removed is noticed."""
 _LOG: Final = logging.getLogger(__name__)
@@ -107,11 +109,12 @@ class Watches:
         found = []
         for name, kind in SPARK_KINDS.items():
             try:
-                page = await self._ears.client.get(kind.root)
+                async with asyncio.timeout(min(ANSWER_S, self._ears.silence_s / 8)):
+                    page = await self._ears.client.get(kind.root)
             except NotFoundError:
                 continue
-            except ClusterError as error:
-                _LOG.warning("which Spark operators there are: %s", error)
+            except (ClusterError, TimeoutError) as error:
+                _LOG.warning("which Spark operators there are: %s", error or "no answer")
                 return self._round.spark if self._round is not None else ()
             if any(item.get("name") == kind.plural for item in page.get("resources", ())):
                 found.append(name)
