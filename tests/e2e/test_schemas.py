@@ -18,8 +18,8 @@ from iggy_operator import API_GROUP, API_VERSION
 from iggy_operator.schema import crd_texts, schemas
 from iggy_operator.validation import check, path_text
 from page_samples import OVERLAYS, Sample, samples
-from resource_cases import CASES, Case, sink, topic
-from schema_samples import CONDITION, whole, whole_status
+from resource_cases import CASES, Case, full_topic, sink, topic
+from schema_samples import CONDITION, whole_status
 from waiting import wait_until
 
 DEFINITIONS = [yaml.safe_load(text) for _, text in crd_texts()]
@@ -228,18 +228,6 @@ def test_the_definitions_can_be_applied_as_people_do(here: Kubectl) -> None:
     shown = here("apply", "--dry-run=server", "-f", "-", stdin=text)
 
     assert shown.count("server dry run") == len(KINDS)
-
-
-def full_topic(name: str) -> dict[str, Any]:
-    """Sixteen sinks, each with every field that a Files sink may have."""
-    node = schemas()["IggySink"].root["properties"]["spec"]
-    blocks = {kind.lower() for kind in node["properties"]["type"]["enum"]} - {"files"}
-    fields = {k: v for k, v in node["properties"].items() if k not in {*blocks, "topicRef"}}
-    entry = whole({"type": "object", "properties": fields})
-    entry["checkpoint"].pop("volume")
-    entry["checkpoint"]["location"] = "s3a://lake/checkpoints/orders"
-    entry["transforms"] = [{"flatten": {}}, {"delete_fields": {"fields": ["password"]}}]
-    return topic(name, sinks=[{**entry, "name": f"sink-{index}"} for index in range(16)])
 
 
 def test_a_topic_with_sixteen_full_sinks_is_applied_and_changed(here: Kubectl) -> None:

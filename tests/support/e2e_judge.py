@@ -14,6 +14,8 @@ from iggy_operator.schema import schemas
 DRY_RUN: Final = "dryRun=All&fieldValidation=Strict"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _UNKNOWN: Final = re.compile(r'unknown field "([^"]+)"')
+# Beside what it refuses, the server says that it has not looked at everything. No cause of its own.
+_NOT_LOOKED: Final = "some validation rules were not checked"
 # A rule of the whole object has no field.
 _ROOT: Final = ("", "<nil>")
 
@@ -116,7 +118,9 @@ def causes(answer: Answer) -> tuple[Said, ...]:
     rows = answer.body.get("details", {}).get("causes", ())
     if not rows:
         return (Said("<root>", message),)
-    return tuple(Said(_field(row), row["message"]) for row in rows)
+    return tuple(
+        Said(_field(row), row["message"]) for row in rows if _NOT_LOOKED not in row["message"]
+    )
 
 
 def _field(row: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from iggy_operator import API_VERSION
+from iggy_operator.schema import schemas
+from schema_samples import whole
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,18 @@ def sink(**fields: Any) -> dict[str, Any]:
     spec = {"topicRef": {"name": "orders"}, **{k: v for k, v in LAKE.items() if k != "name"}}
     spec = {name: value for name, value in (spec | fields).items() if value is not None}
     return document("IggySink", spec, name="orders.lake")
+
+
+def full_topic(name: str = "full") -> dict[str, Any]:
+    """A topic with sixteen sinks, each with every field that a Files sink may have."""
+    properties = schemas()["IggySink"].root["properties"]["spec"]["properties"]
+    others = {kind.lower() for kind in properties["type"]["enum"]} - {"files"}
+    fields = {k: v for k, v in properties.items() if k not in {*others, "topicRef"}}
+    entry = whole({"type": "object", "properties": fields})
+    entry["files"]["path"] = "s3a://lake/orders"
+    entry["checkpoint"] = S3
+    entry["transforms"] = [{"flatten": {}}, {"delete_fields": {"fields": ["password"]}}]
+    return topic(name, sinks=[{**entry, "name": f"sink-{index}"} for index in range(16)])
 
 
 S3 = {"location": "s3a://lake/_ckpt/orders"}
@@ -230,6 +244,7 @@ _SINKS = [
          "spec.sinks[0].spark.version", "such as 4.3.0"),
     Case("sink: memory in Kubernetes' units", with_sink(spark={"driver": {"memory": "1Gi"}}), None,
          "spec.sinks[0].spark.driver.memory", "such as 512m"),
+    Case("sink: sixteen sinks with every field", full_topic()),
     Case("sink: seventeen sinks",
          topic(sinks=[LAKE | {"name": f"s{index}"} for index in range(17)]), None, "spec.sinks",
          "at most 16"),

@@ -21,6 +21,7 @@ _FITTING: Final = {
     "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": "some.name",
     "^jdbc:": "jdbc:postgresql://pg:5432/shop",
     "^https?://": "https://example.com/some/path",
+    "^https?://[^/@]+/?$": "http://s3:8333",
     "^mongodb(\\+srv)?://[^@]+$": "mongodb://mongo:27017",
     "^[0-9]+\\.[0-9]+\\.[0-9]+$": "4.3.0",
     "^[0-9]+[kKmMgGtT]?$": "1g",
