@@ -48,7 +48,8 @@ _TOLD: Final = frozenset({READY, SYNCED, CREDENTIALS_READY, STORAGE_READY})
 _WAITING: Final = frozenset(
     {
         Reason.PENDING, Reason.BROKER_NOT_FOUND, Reason.BROKER_NOT_READY, Reason.STREAM_NOT_FOUND,
-        Reason.VOLUME_PENDING, Reason.ROLLING_OUT, Reason.HIBERNATED,
+        Reason.VOLUME_PENDING, Reason.ROLLING_OUT, Reason.HIBERNATED, Reason.RECONCILING,
+        Reason.DRIVER_PENDING, Reason.SUSPENDED,
     }
 )  # fmt: skip
 _NEVER: Final = {"status": "Unknown", "reason": Reason.PENDING}

@@ -153,6 +153,22 @@ def test_a_job_that_somebody_else_stops_is_progressing() -> None:
     play(scenario)
 
 
+def test_a_start_a_change_and_a_stop_that_were_asked_for_are_no_warning() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given()
+        scene.change(maxOffsetsPerTrigger=7)
+        await scene.go(120)
+        scene.change(suspend=True)
+        await scene.go(120)
+        scene.change(suspend=False)
+        await scene.go(120)
+
+        assert scene.says() == ("True", "Running")
+        assert [event for event in scene.world.cluster.events if event.is_warning] == []
+
+    play(scenario)
+
+
 def speed(world: OperatorWorld) -> str | None:
     found = world.status(SINK)["progress"].get("rowsPerSecond")
     return None if found is None else str(found)

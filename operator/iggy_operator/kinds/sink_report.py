@@ -32,7 +32,7 @@ from iggy_operator.status import Report
 
 STOPPING: Final = "Stopping"
 """State of an application that we have deleted, while it is still there."""
-_MOVING: Final = frozenset({Reason.RECONCILING, Reason.DRIVER_PENDING})
+_MOVING: Final = frozenset({Reason.PENDING, Reason.RECONCILING, Reason.DRIVER_PENDING})
 _RUNS: Final = frozenset({Phase.RUNNING, Phase.SHORT})
 
 
@@ -185,9 +185,10 @@ def user_trouble(name: str, user: Entry | None) -> Stop | None:
     """Why nobody can log in as this user yet."""
     status = {} if user is None else status_of(user.value)
     ready = found(status.get("conditions", ()), READY)
-    if ready is None or ready["status"] != "True":
-        text = "" if ready is None else ready["message"]
-        return Stop(Reason.SECRET_NOT_FOUND, f"IggyUser {name} is not ready: {text}")
+    if ready is None or ready["reason"] == Reason.PENDING:
+        return Stop(Reason.PENDING, f"waits for IggyUser {name}, with which the job logs in")
+    if ready["status"] != "True":
+        return Stop(Reason.SECRET_NOT_FOUND, f"IggyUser {name} is not ready: {ready['message']}")
     if status.get("unresolved"):
         missing = ", ".join(status["unresolved"])
         return Stop(Reason.UNRESOLVED_GRANTS, f"IggyUser {name} waits for {missing}")
