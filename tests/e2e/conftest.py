@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-import shutil
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 import e2e_backends
-import e2e_findings
+import e2e_namespaces
+import e2e_operator
 from e2e_backends import Backend, ImagesOutOfReach
 from e2e_cluster.images import archived, ensure_own
 from e2e_cluster.places import Places, cache_folder
 from e2e_cluster.tools import ensure
 from e2e_cluster.trouble import ClusterError
 from e2e_helm import Helm
-from e2e_kubectl import Document, Kubectl
+from e2e_kubectl import Kubectl
+from e2e_namespaces import Namespaces
+from e2e_operator import Operator
+from object_store import ObjectStore, running_object_store
 
 HERE = Path(__file__).parent
-FINDINGS = HERE.parents[1] / "build" / "e2e"
 PROJECT_IMAGES = ("broker", "operator", "spark")
 TIMEOUT_S = 300.0
 FAILED = pytest.StashKey[bool]()
-NAMES = itertools.count(1)
-
-MakeNamespace = Callable[..., Kubectl]
+FIGURES = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,6 +45,9 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         item.stash[FAILED] = True
+        module = item.getparent(pytest.Module)
+        assert module is not None, "every test is in a file"
+        module.stash[FAILED] = True
     return report
 
 
@@ -93,53 +94,34 @@ def load(backend: Backend, archives: list[Path]) -> str:
 
 
 @pytest.fixture
-def make_namespace(cluster: Kubectl, request: pytest.FixtureRequest) -> Iterator[MakeNamespace]:
+def make_namespace(cluster: Kubectl, request: pytest.FixtureRequest) -> Iterator[Namespaces]:
     """Makes namespaces, `make_namespace(restricted=True)`; after the test they are waited away.
 
     When the test has failed, what was in them is written below build/e2e first.
     """
-    made: list[Kubectl] = []
-
-    def make(*, restricted: bool = False) -> Kubectl:
-        name = namespace_name(request.node.name)
-        level = "restricted" if restricted else "privileged"
-        labels = {"pod-security.kubernetes.io/enforce": level, "iggykube.dev/e2e": "test"}
-        cluster.apply(namespace(name, labels))
-        made.append(cluster.at(name))
-        cluster.at(name).wait("serviceaccount/default", "create")
-        return made[-1]
-
-    yield make
-    if request.node.stash.get(FAILED, False):
-        folder = FINDINGS / re.sub(r"[^\w.-]+", "-", request.node.name)
-        shutil.rmtree(folder, ignore_errors=True)
-        for kubectl in made:
-            e2e_findings.write(kubectl, folder / kubectl.namespace)
-    for kubectl in made:
-        cluster("delete", "namespace", kubectl.namespace, "--wait=false", "--ignore-not-found")
-    for kubectl in made:
-        cluster.wait(f"namespace/{kubectl.namespace}", "delete")
+    with e2e_namespaces.fresh(cluster, request.node.name) as made:
+        yield made
+        if request.node.stash.get(FAILED, False):
+            made.write()
 
 
-def namespace_name(test: str) -> str:
-    """Short enough for what objects in it are named after it, and never used before."""
-    words = re.sub(r"[^a-z0-9]+", "-", test.removeprefix("test_").lower()).strip("-")
-    return f"e2e-{words[:30].rstrip('-')}-{next(NAMES)}-{e2e_findings.RUN}"
-
-
-def namespace(name: str, labels: dict[str, str]) -> Document:
-    metadata = {"name": name, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+@pytest.fixture(scope="module")
+def module_namespace(cluster: Kubectl, request: pytest.FixtureRequest) -> Iterator[Namespaces]:
+    """The same for fixtures that a whole module shares."""
+    with e2e_namespaces.fresh(cluster, request.path.stem) as made:
+        yield made
+        if request.node.stash.get(FAILED, False):
+            made.write()
 
 
 @pytest.fixture
-def kubectl(make_namespace: MakeNamespace) -> Kubectl:
+def kubectl(make_namespace: Namespaces) -> Kubectl:
     """kubectl in a fresh namespace in which everything is allowed."""
     return make_namespace()
 
 
 @pytest.fixture
-def restricted(make_namespace: MakeNamespace) -> Kubectl:
+def restricted(make_namespace: Namespaces) -> Kubectl:
     """kubectl in a fresh namespace that takes only pods of the restricted profile."""
     return make_namespace(restricted=True)
 
@@ -165,3 +147,68 @@ def growing_class(cluster: Kubectl) -> str:
         if one.get("allowVolumeExpansion"):
             return str(one["metadata"]["name"])
     pytest.skip("no storage class of this cluster lets volumes grow")
+
+
+@pytest.fixture(scope="module")
+def operator(
+    helm: Helm, module_namespace: Namespaces, project_images: None, request: pytest.FixtureRequest
+) -> Iterator[Operator]:
+    """An operator for this module alone, which watches one namespace, `operator.work`.
+
+    OPERATOR_VALUES of the module are values of its chart.
+    """
+    values = getattr(request.module, "OPERATOR_VALUES", {})
+    with e2e_operator.installed(helm, module_namespace, values) as found:
+        yield found
+        if request.node.stash.get(FAILED, False):
+            module_namespace.write()
+
+
+@pytest.fixture(scope="module")
+def cluster_operator(
+    helm: Helm, module_namespace: Namespaces, project_images: None, request: pytest.FixtureRequest
+) -> Iterator[Operator]:
+    """The same, but it watches the whole cluster, as the chart does by itself."""
+    values = getattr(request.module, "OPERATOR_VALUES", {})
+    with e2e_operator.installed_for_all(helm, module_namespace, values) as found:
+        yield found
+        if request.node.stash.get(FAILED, False):
+            module_namespace.write()
+
+
+@pytest.fixture(scope="session")
+def machine_address(backend: Backend) -> str:
+    """Where pods reach a program on this machine, which reaches theirs."""
+    if backend.machine_address is None:
+        pytest.skip(
+            f"pods of the backend {backend.name} do not reach this machine, as far as it is known; "
+            f"{e2e_backends.MACHINE_VARIABLE}=ADDRESS says where they do (with E2E_BACKEND=current)"
+        )
+    return backend.machine_address
+
+
+@pytest.fixture(scope="module")
+def store(machine_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """A real object store on this machine; e2e_store.serve makes it known in a namespace."""
+    folder = tmp_path_factory.mktemp("store")
+    with running_object_store(folder, host=machine_address) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Notes one line of what was seen; they are printed below the run."""
+    return request.config.stash[FIGURES].append
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = []
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if figures := config.stash.get(FIGURES, []):
+        terminalreporter.section("measured")
+    for line in figures:
+        terminalreporter.write_line(line)

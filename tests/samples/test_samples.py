@@ -1,5 +1,7 @@
 """What docs/samples holds is valid, and is what the demo and the documents say of it."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,23 @@ def test_the_flights_sample_declares_every_column_of_the_input() -> None:
     fields = schema.parse(topic.sinks[0].spec["payload"]["schema"], name="schema")
 
     assert [field.name for field in fields] == load_flights(1).column_names
+
+
+def test_the_flights_on_s3_are_the_flights_with_files_in_a_bucket(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not on PATH")
+    folder = FLIGHTS.parent / "flights-on-s3"
+    command = [kubectl, "kustomize", "--load-restrictor=LoadRestrictionsNone", str(folder)]
+    file = tmp_path / "rendered.yaml"
+    file.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    (plain,), (topic,) = load([FLIGHTS]).topics, load([file]).topics
+
+    (before,), (after,) = plain.sinks, topic.sinks
+    assert after.spec["files"]["path"] == "s3a://lake/departures"
+    assert after.spec["checkpoint"]["volume"]["accessMode"] == "ReadWriteOnce"
+    changed = {"files", "checkpoint", "spark"}
+    assert {name: value for name, value in after.spec.items() if name not in changed} == {
+        name: value for name, value in before.spec.items() if name not in changed
+    }

@@ -19,6 +19,7 @@ from e2e_cluster.trouble import ClusterError, run, succeeds
 
 VARIABLE = "E2E_BACKEND"
 IMAGES_VARIABLE = "E2E_IMAGES"
+MACHINE_VARIABLE = "E2E_MACHINE_ADDRESS"
 KIND_CLUSTER = "iggykube-e2e"
 KIND_CREATE_S = 600.0
 
@@ -42,6 +43,10 @@ class Backend(Protocol):
     def audit_log(self) -> Path | None:
         """Where the API server writes who asked for what, if this machine can read it."""
 
+    @property
+    def machine_address(self) -> str | None:
+        """Where pods find this machine, if they and it reach one another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Own:
@@ -62,6 +67,10 @@ class Own:
     def audit_log(self) -> Path | None:
         return self.where.audit_log
 
+    @property
+    def machine_address(self) -> str | None:
+        return places.BRIDGE_ADDRESS
+
     def load(self, archives: Iterable[Path]) -> None:
         images.load(archives)
 
@@ -75,6 +84,7 @@ class Kind:
     kubeconfig: Path
     name: str = "kind"
     audit_log: Path | None = None
+    machine_address: str | None = None
 
     def load(self, archives: Iterable[Path]) -> None:
         for archive in archives:
@@ -95,6 +105,7 @@ class Current:
     kubectl: str
     kubeconfig: Path
     has_images: bool
+    machine_address: str | None = None
     name: str = "current"
     audit_log: Path | None = None
 
@@ -161,7 +172,8 @@ def current(environment: Mapping[str, str]) -> Current:
     kubeconfig.write_text(config)
     if not succeeds([kubectl, f"--kubeconfig={kubeconfig}", "version", "--request-timeout=10s"]):
         raise ClusterError("the cluster of the current context does not answer: kubectl version")
-    return Current(kubectl, kubeconfig, environment.get(IMAGES_VARIABLE) == "present")
+    has_images = environment.get(IMAGES_VARIABLE) == "present"
+    return Current(kubectl, kubeconfig, has_images, environment.get(MACHINE_VARIABLE))
 
 
 def _kubectl() -> str:

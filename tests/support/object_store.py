@@ -30,7 +30,7 @@ _ADMIN = ["Admin", "Read", "Write", "List", "Tagging"]
 
 
 class ObjectStore:
-    """One store over `folder`. `host` is where it listens, for others than this machine 0.0.0.0."""
+    """One store over `folder`. `host` is the address where it listens, for all of it."""
 
     common_bucket = "tests"  # is there: making one takes longer than to take an own prefix
 
@@ -43,8 +43,8 @@ class ObjectStore:
 
     @property
     def endpoint(self) -> str:
-        """Address for clients on this machine."""
-        return f"http://127.0.0.1:{self.port}"
+        """Address for clients."""
+        return f"http://{self.host}:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -87,7 +87,7 @@ class ObjectStore:
         keys = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
         user = {"name": "tests", "credentials": [keys], "actions": _ADMIN}
         identities.write_text(json.dumps({"identities": [user]}))
-        ports = _free_ports(8)
+        ports = _free_ports(self.host, count=8)
         self.port = self.port or ports[7]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -102,7 +102,7 @@ class ObjectStore:
 
     def _arguments(self, data: Path, identities: Path, ports: list[int]) -> list[str]:
         return [
-            "server", f"-dir={data}", f"-ip.bind={self.host}", "-ip=127.0.0.1",
+            "server", f"-dir={data}", f"-ip.bind={self.host}", f"-ip={self.host}",
             f"-master.port={ports[0]}", f"-master.port.grpc={ports[1]}",
             "-master.telemetry=false", "-master.volumeSizeLimitMB=1024",
             f"-volume.port={ports[2]}", f"-volume.port.grpc={ports[3]}",
@@ -144,11 +144,11 @@ def _command() -> list[str]:
     return [found]
 
 
-def _free_ports(count: int) -> list[int]:
+def _free_ports(host: str, *, count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for item in sockets:
-            item.bind(("127.0.0.1", 0))
+            item.bind((host, 0))
         return [item.getsockname()[1] for item in sockets]
 
 
