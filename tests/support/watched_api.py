@@ -22,7 +22,6 @@ class WatchedApi:
         self.objects: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.watches: dict[str, list[asyncio.Queue[bytes | None]]] = defaultdict(list)
         self.asked: list[tuple[str, Mapping[str, str]]] = []
-        self.is_deaf = False  # watches are accepted and bring nothing
         self.version = 100
 
     def tell(self, kind: str, event: str, value: Mapping[str, Any]) -> None:
@@ -30,6 +29,8 @@ class WatchedApi:
         self.version += 1
         metadata = {**value["metadata"], "resourceVersion": str(self.version)}
         body = {**value, "metadata": metadata}
+        if event == "ADDED":  # who comes too late for the stream finds it in the list
+            self.objects[API_KINDS[kind].path()].append(body)
         line = json.dumps({"type": event, "object": body}).encode() + b"\n"
         for queue in self.watches[API_KINDS[kind].path()]:
             queue.put_nowait(line)
@@ -65,8 +66,7 @@ class WatchedApi:
         self.watches[request.path].append(queue)
         try:
             while (line := await queue.get()) is not None:
-                if not self.is_deaf:
-                    await response.write(line)
+                await response.write(line)
         finally:
             self.watches[request.path].remove(queue)
         return response

@@ -12,8 +12,8 @@ TEXT_CHARACTERS_MAX: Final = 4_096
 """Longer texts are cut: a line is for people."""
 TRACE_CHARACTERS_MAX: Final = 16_384
 """Of a traceback the end is kept."""
-_EXPECTED: Final = "OS signals are ignored: running not in the main thread"
-"""kopf's warning that it leaves signals to us, as it shall."""
+_EXPECTED: Final = ("OS signals are ignored", "Cleanup activity is not executed")
+"""kopf's warnings that it leaves signals to us and is cancelled, as it shall be."""
 # Whoever splits text into lines may split at these, too, and JSON leaves them as they are.
 _LINE_ENDS: Final = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x7f\x85\u2028\u2029"}
 

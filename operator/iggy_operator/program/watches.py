@@ -8,7 +8,7 @@ or goes, all watches are begun anew. What nobody heard meanwhile is found by the
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from iggy_operator.program.watch_settings import kopf_settings, registry_for
 
 STOP_S: Final = 10.0
 """A thread that has not ended by then is left alone: it has no one to tell anything."""
+CANCEL_S: Final = 5.0
 LOOK_S: Final = 1.0
 ANSWER_S: Final = 5.0
 """An API server that does not say sooner which Spark operators there are is not waited for."""
@@ -180,18 +181,31 @@ class _Round:
     async def _watch(self) -> None:
         registry = registry_for(self._kinds, self._seen)
         access = self._ears.new_access()
+        sessions: list[kopf.AiohttpSession] = []
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            return await open_session(access, self._heard)
+            session = await open_session(access, self._heard)
+            sessions.append(session)
+            return session
 
-        await kopf.operator(
+        work = kopf.operator(
             registry=registry,
             settings=kopf_settings(self._ears.silence_s),
             clusterwide=not self._ears.namespaces,
             namespaces=tuple(self._ears.namespaces),
-            stop_flag=self._stop,
         )
+        operator = asyncio.create_task(work)
+        stopped = asyncio.create_task(asyncio.to_thread(self._stop.wait))
+        await asyncio.wait((operator, stopped), return_when=asyncio.FIRST_COMPLETED)
+        is_over = operator.done()
+        self._stop.set()
+        # All at once: kopf itself would wait for one task after the other.
+        await _cancel([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
+        for session in sessions:
+            await session.aiohttp_session.close()
+        if is_over:
+            operator.result()
 
     def _heard(self, path: str) -> None:
         if path in self.heard_s:
@@ -216,3 +230,10 @@ class _Round:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             assert self._loop.is_closed(), "nothing else can go wrong here"
+
+
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=CANCEL_S)
