@@ -1,7 +1,7 @@
 import pytest
 
 from iggy_operator.schema import schemas, with_defaults
-from iggy_operator.validation import check, path_text
+from iggy_operator.validation import check, path_text, pattern_rule
 from resource_cases import CASES, Case
 from schema_samples import nodes
 
@@ -43,7 +43,7 @@ def test_every_rule_of_the_schemas_refuses_something_in_the_table() -> None:
         for schema in schemas().values()
         for path, node in nodes(schema.root)
         for rule in node.get("x-kubernetes-validations", ())
-        if rule["message"] not in told
+        if rule["message"] not in told and rule["rule"] != pattern_rule(node.get("pattern", ""))
     }
 
     assert silent == set()

@@ -16,7 +16,7 @@ import reference_tables
 from iggy_operator import words
 from iggy_operator.documents import LOADER
 from iggy_operator.schema import crd_texts
-from iggy_operator.validation import PATTERN_FIXES
+from iggy_operator.validation import PATTERN_FIXES, pattern_rule
 
 Node: TypeAlias = Mapping[str, Any]
 
@@ -136,7 +136,9 @@ def field(name: str, node: Node, parent: Node) -> Iterator[str]:
     if is_fixed(name, node, parent):
         facts.append("cannot change")
     yield from wrapped(f"- **`{name}`** ({', '.join(facts)}): {node['description']}", hanging="  ")
-    own = node.get("x-kubernetes-validations", ()) if node["type"] != "object" else ()
+    rules = node.get("x-kubernetes-validations", ()) if node["type"] != "object" else ()
+    # What a pattern means stands in the type.
+    own = [rule for rule in rules if rule["rule"] != pattern_rule(node.get("pattern", ""))]
     around = parent.get("x-kubernetes-validations", ())
     pointed = [rule for rule in around if rule.get("fieldPath", "").lstrip(".") == name]
     for rule in (*own, *pointed):
