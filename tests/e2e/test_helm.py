@@ -255,36 +255,40 @@ def test_a_monitor_with_its_kind_is_made(kubectl: Kubectl, helm: Helm) -> None:
     assert kubectl.exists("prometheusrules.monitoring.coreos.com", "operator-iggy-operator")
 
 
-@pytest.mark.usefixtures("monitors")
-@pytest.mark.parametrize("environment", ["laptop", "production", "s3"])
-def test_the_api_server_takes_what_each_environment_renders(
-    kubectl: Kubectl, helm: Helm, environment: str
-) -> None:
-    kubectl("apply", "--server-side", "--filename", str(ROOT / "crds"))
+def give_definitions(kubectl: Kubectl) -> None:
+    """Those of crds/, whoever has applied others before."""
+    words = ("apply", "--server-side", "--force-conflicts", "--filename")
+    kubectl(*words, str(ROOT / "crds"))
     for kind in KINDS:
         kubectl.wait(f"crd/{kind}.iggykube.dev", "condition=Established")
-    for part, chart in (("operator", OPERATOR), ("topology", TOPOLOGY)):
-        values = ROOT / "helm" / environment / f"{part}.yaml"
-        apart = (*WITHOUT_CRDS, "--set", f"spark.namespaces={{{kubectl.namespace}}}")
-        text = helm.at(kubectl.namespace)(
-            "template", "release", str(chart), "--values", str(values),
-            *(f"--api-versions=monitoring.coreos.com/v1/{kind}" for kind in MONITORS),
-            *(apart if part == "operator" else ()),
-        )  # fmt: skip
 
-        done = kubectl(
-            "apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename=-",
-            stdin=text,
-        )  # fmt: skip
 
-        assert done.count("serverside-applied") == text.count("\nkind: ")
+@pytest.mark.usefixtures("monitors")
+def test_the_api_server_takes_what_each_environment_renders(kubectl: Kubectl, helm: Helm) -> None:
+    give_definitions(kubectl)
+    for environment in ("laptop", "production", "s3"):
+        for part, chart in (("operator", OPERATOR), ("topology", TOPOLOGY)):
+            apart = (*WITHOUT_CRDS, "--set", f"spark.namespaces={{{kubectl.namespace}}}")
+            text = helm.at(kubectl.namespace)(
+                "template", "release", str(chart),
+                "--values", str(ROOT / "helm" / environment / f"{part}.yaml"),
+                *(f"--api-versions=monitoring.coreos.com/v1/{kind}" for kind in MONITORS),
+                *(apart if part == "operator" else ()),
+            )  # fmt: skip
+
+            done = kubectl(
+                "apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename=-",
+                stdin=text,
+            )  # fmt: skip
+
+            assert done.count("serverside-applied") == text.count("\nkind: "), environment
 
 
 @pytest.mark.usefixtures("project_images")
 @pytest.mark.timeout(900)
 def test_the_root_password_outlives_upgrades_and_removal(restricted: Kubectl, helm: Helm) -> None:
     helm, kubectl = helm.at(restricted.namespace), restricted
-    kubectl("apply", "--server-side", "--filename", str(ROOT / "crds"))
+    give_definitions(kubectl)
     helm("install", "operator", str(OPERATOR), "--wait", "--timeout=5m",
          "--set", "watch.all=false", *WITHOUT_CRDS)  # fmt: skip
     deployed = kubectl.get("deployment", "operator-iggy-operator")["status"]
