@@ -57,6 +57,8 @@ RESERVED: Final = (Reason.ARCHIVE_FAILING,)
 EVENTS: Final = (
     Word("DriftReverted", ("IggyTopic",), "Somebody changed the topic in the broker; it was set "
          "back"),
+    Word("PartitionsAdded", ("IggyTopic",), "The topic had fewer partitions than wanted; it has "
+         "as many now"),
     Word("Retained", _IN_BROKER, "The object went, and something stays in the broker; the message "
          "names it"),
     Word("PasswordChanged", ("IggyUser", "IggyBroker"), "The user, or root, has a new password"),

@@ -167,3 +167,19 @@ def test_an_application_that_cannot_be_started_is_made_anew_with_growing_pauses(
         assert scene.says() == ("False", "RetriesExhausted")
 
     play(scenario)
+
+
+def test_a_driver_of_which_nobody_knows_is_unknown_and_no_second_one_is_started() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given("Kubeflow")
+        (application,) = scene.launchers.applications()
+        application["status"]["applicationState"] = {"state": "UNKNOWN"}
+        uid = scene.uid
+        await scene.world.go(600)
+
+        assert scene.says() == scene.says("Available") == ("Unknown", "DriverPending")
+        assert "nothing is started" in scene.world.message(SINK)
+        assert scene.says("Progressing") == ("False", "Synced")
+        assert (scene.uid, len(scene.launchers.started)) == (uid, 1)
+
+    play(scenario)

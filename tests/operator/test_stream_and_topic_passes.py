@@ -190,6 +190,7 @@ def test_partitions_are_added_in_the_broker_and_the_object() -> None:
 
         assert world.broker.topics["shop", "orders"].partitions_count == 5
         assert world.status(topic)["partitions"] == 5
+        assert [event.message for event in world.cluster.events] == ["partitions added: 3"]
         assert world.status(topic)["observedGeneration"] == 2
 
     run_in(scenario)

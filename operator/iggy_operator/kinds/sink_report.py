@@ -16,6 +16,7 @@ from iggy_operator.conditions import (
     PROGRESSING,
     READY,
     Condition,
+    Truth,
     condition,
     found,
 )
@@ -90,6 +91,9 @@ def _notes(facts: Facts) -> tuple[Note, ...]:
 def _available(facts: Facts, *, now_s: float) -> Condition:
     """Commits decide, not that something runs."""
     plan, reading = facts.plan, facts.found.reading
+    if reading is not None and reading.phase is Phase.UNKNOWN and plan.step is Step.KEEP:
+        text = f"{reading.state or 'the state of the driver'} is not known: nothing is started"
+        return Condition(AVAILABLE, "Unknown", plan.reason, reading.message or text)
     if reading is None or reading.phase not in _RUNS or plan.reason is not Reason.RUNNING:
         return condition(AVAILABLE, False, plan.reason, plan.message)
     short = "executors are missing" if reading.phase is Phase.SHORT else plan.message
@@ -101,8 +105,8 @@ def _available(facts: Facts, *, now_s: float) -> Condition:
 
 def _ready(facts: Facts, available: Condition) -> Condition:
     is_done = available.reason is Reason.COMPLETED and facts.job.is_bounded
-    is_ready = is_done or available.status == "True"
-    return condition(READY, is_ready, available.reason, available.message)
+    status: Truth = "True" if is_done else available.status
+    return Condition(READY, status, available.reason, available.message)
 
 
 def _progressing(facts: Facts) -> Condition:

@@ -16,7 +16,7 @@ from iggy_operator.conditions import (
     condition,
     found,
 )
-from iggy_operator.decide.actions import Decision, RemovePartitions, UpdateTopic
+from iggy_operator.decide.actions import AddPartitions, Decision, RemovePartitions, UpdateTopic
 from iggy_operator.decide.deletion import Doomed, decide_topic_deletion
 from iggy_operator.decide.topics import ObservedTopic, decide_topic
 from iggy_operator.kinds import common, topic_sinks
@@ -199,6 +199,9 @@ def _notes(decision: Decision) -> tuple[Note, ...]:
         if isinstance(action, UpdateTopic):
             text = f"set back in the broker: {', '.join(sorted(action.options))}"
             notes.append(Note("DriftReverted", text, is_warning=False))
+        elif isinstance(action, AddPartitions):
+            text = f"partitions added: {action.count}"
+            notes.append(Note("PartitionsAdded", text, is_warning=False))
     return tuple(notes)
 
 

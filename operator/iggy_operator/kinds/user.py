@@ -44,6 +44,9 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     common.check_owner(world, entry, item)
     assert isinstance(item.resource, Broker)
     admin = await world.brokers.admin(world.cluster, item)
+    if user.username == admin.login.username:
+        text = f"{item.ref} is managed as user {user.username}: choose another username"
+        raise Blocked(Reason.CONFLICT, text)
     if not may_act:
         return Verdict()
     case = _Case(world, entry, user, item.resource, admin)
@@ -82,8 +85,10 @@ async def release(world: World, entry: Entry) -> Release:
     known = status_of(entry.value).get("userId")
     if details is None:
         return Release()
-    if known is not None and known != details.user.id:
-        text = f"user {user.username} stays in the broker: somebody else has made it anew"
+    is_own = user.username == admin.login.username
+    if is_own or known not in (None, details.user.id):
+        why = "the operator itself logs in with it" if is_own else "somebody else has made it anew"
+        text = f"user {user.username} stays in the broker: {why}"
         return Release(notes=(Note("Retained", text, is_warning=False),))
     if (
         known is None
