@@ -5,35 +5,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from e2e_helm import Helm
 from e2e_kubectl import Kubectl
+from e2e_operator import Operator
 from page_samples import ROOT, Sample, blocks
 
 PAGE = "docs/first-topic.md"
 PROGRAM = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-OPERATOR = "app.kubernetes.io/name=iggy-operator"
-SYSTEM = "iggy-system"
 START_S = 300.0
 
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture
-def operator(cluster: Kubectl, helm: Helm, project_images: None) -> Iterator[None]:
-    """An operator that watches everything: the one that is there, or one for this test."""
-    if cluster.items("deployments", "--all-namespaces", "-l", OPERATOR):
-        yield
-        return
-    release = helm.at(SYSTEM)
-    chart = str(ROOT / "charts" / "iggy-operator")
-    release("install", "iggy-operator", chart, "--create-namespace", "--wait", "--timeout=5m")
-    yield
-    release("uninstall", "iggy-operator", "--wait")
-    cluster.delete("namespace", SYSTEM)
 
 
 @pytest.fixture
@@ -65,8 +48,8 @@ def run_program(kubectl: Kubectl) -> str:
     return done.stdout
 
 
-@pytest.mark.usefixtures("operator")
-def test_the_tutorial_works(kubectl: Kubectl, steps: list[Sample]) -> None:
+def test_the_tutorial_works(operator: Operator, steps: list[Sample]) -> None:
+    kubectl = operator.work
     shop, with_sink = steps
 
     kubectl.apply(shop.text)

@@ -128,15 +128,11 @@ def _field(row: Mapping[str, Any]) -> str:
     return "<root>" if field in _ROOT else str(field)
 
 
-def install(server: Server, definitions: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Bring the resource definitions up to date; the paths of those that were not there before."""
-    new = []
+def install(server: Server, definitions: Iterable[Mapping[str, Any]]) -> None:
+    """Bring the resource definitions up to date."""
     for definition in definitions:
         path = f"{CRDS}/{definition['metadata']['name']}"
-        if not server.ask("GET", path).is_fine:
-            new.append(path)
         server.apply(path, definition, manager="iggykube-schemas")
-    return new
 
 
 def is_served(server: Server) -> bool:
