@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,18 @@ def test_no_definition_is_left_over() -> None:
     copied = {path.name for path in (FILES / "crds").iterdir()}
 
     assert copied == {path.name for path in (ROOT / "crds").glob("*.yaml")}
+
+
+def test_versions_are_those_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (spark,) = [item for item in project["optional-dependencies"]["spark"]
+                if item.startswith("pyspark==")]  # fmt: skip
+
+    for name in CHARTS_OF_OURS:
+        chart = yaml.safe_load((CHARTS / name / "Chart.yaml").read_text())
+        assert (chart["version"], chart["appVersion"]) == (project["version"], project["version"])
+    operator = yaml.safe_load((CHARTS / "iggy-operator" / "Chart.yaml").read_text())
+    assert operator["annotations"]["iggykube.dev/spark-version"] == spark.removeprefix("pyspark==")
 
 
 @pytest.mark.parametrize("chart", CHARTS_OF_OURS)

@@ -15,7 +15,7 @@
 - name: IGGY_OPERATOR_SPARK_IMAGE
   value: {{ include "iggy-operator.image" (list . .Values.spark.image) | quote }}
 - name: IGGY_OPERATOR_SPARK_VERSION
-  value: {{ .Values.spark.version | quote }}
+  value: {{ default (index .Chart.Annotations "iggykube.dev/spark-version") .Values.spark.version | quote }}
 - name: IGGY_OPERATOR_IMAGE_PULL_POLICY
   value: {{ .Values.children.imagePullPolicy | quote }}
 - name: IGGY_OPERATOR_IMAGE_PULL_SECRETS
