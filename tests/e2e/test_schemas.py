@@ -94,7 +94,7 @@ def rule_of(message: str) -> str:
 @pytest.mark.parametrize("sample", list(samples()), ids=lambda sample: sample.place)
 def test_what_the_documents_show_is_accepted(here: Kubectl, sample: Sample) -> None:
     for document in sample.documents():
-        try_out(here, document)
+        expect_accepted(here, document)
 
 
 @pytest.mark.parametrize("folder", OVERLAYS, ids=lambda folder: folder.name)
@@ -102,7 +102,7 @@ def test_what_overlays_make_is_accepted(here: Kubectl, folder: Path) -> None:
     text = here("kustomize", "--load-restrictor=LoadRestrictionsNone", str(folder))
 
     for document in Sample(folder.name, text).documents():
-        try_out(here, document)
+        expect_accepted(here, document)
 
 
 def is_known(here: Kubectl, document: dict[str, Any]) -> bool:
@@ -110,7 +110,7 @@ def is_known(here: Kubectl, document: dict[str, Any]) -> bool:
     return bool(here("api-resources", f"--api-group={group}", "--no-headers").strip())
 
 
-def try_out(here: Kubectl, document: dict[str, Any]) -> None:
+def expect_accepted(here: Kubectl, document: dict[str, Any]) -> None:
     """Make it in the module's own namespace, as a dry run."""
     if document["kind"] == "SparkApplication" and not is_known(here, document):
         return  # that operator is not installed; tests/samples compares with its definition
