@@ -1,8 +1,16 @@
 """What a sink's job needs besides its topic: account, Secrets, checkpoint; how it comes along."""
 
+from typing import Any
+
 import pytest
 
 from iggy_operator.cluster import DeniedError, Ref
+from iggy_operator.kinds.sink_objects import Found
+from iggy_operator.kinds.sink_report import Facts, verdict
+from iggy_operator.launchers.steps import Plan, Step
+from iggy_operator.reasons import Reason
+from launcher_cases import job_of
+from launcher_cases import sink_of as desired_sink
 from operator_world import OperatorWorld
 from planted_faults import Made
 from sink_scene import GROUP, LAUNCHERS, SINK, Scene, play
@@ -201,3 +209,28 @@ def test_speed_is_what_was_carried_between_two_looks() -> None:
         assert speed(world) == "10.0", "the idle time before does not count"
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "shown"),
+    [
+        ({"volume": {}}, {"claimName": "orders.lake-checkpoint",
+                          "location": "/checkpoint/orders.lake"}),
+        ({"volume": {"existingClaim": "ours"}}, {"claimName": "ours",
+                                                 "location": "/checkpoint/orders.lake"}),
+        ({"location": "s3a://lake/_ckpt"}, {"location": "s3a://lake/_ckpt"}),
+    ],
+)  # fmt: skip
+def test_the_status_names_the_checkpoint(checkpoint: dict[str, Any], shown: Any) -> None:
+    job = job_of(desired_sink(checkpoint=checkpoint))
+    facts = Facts(
+        job=job,
+        found=Found(None, None, (), frozenset(), running_s=0, since_s=0),
+        plan=Plan(Step.KEEP, Reason.PENDING),
+        credentials=None,
+        checkpoint=None,
+        incarnation=None,
+        was_lost=False,
+    )
+
+    assert verdict(facts, {}, now_s=0).report.fields["checkpoint"] == shown

@@ -151,6 +151,8 @@ def _fields(facts: Facts, old: Mapping[str, Any]) -> dict[str, Any]:
     if job.claim is not None:
         location = f"{CHECKPOINT_PATH}/{job.sink.key.name}"
         fields["checkpoint"] = {"claimName": job.claim, "location": location}
+    elif location := job.sink.spec.get("checkpoint", {}).get("location"):
+        fields["checkpoint"] = {"location": location}
     return fields
 
 
