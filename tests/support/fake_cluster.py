@@ -233,6 +233,7 @@ class FakeCluster:
             "generation": 1,
             "creationTimestamp": self._now(),
         }
+        _without_what_is_not_kept(new)
         self.objects[ref_of(new)] = new
         self._wrote(ref_of(new))
         return copy.deepcopy(new)
@@ -240,6 +241,7 @@ class FakeCluster:
     def _replace(self, ref: Ref, new: dict[str, Any]) -> None:
         """Writes only if something differs."""
         old = self.objects[ref]
+        _without_what_is_not_kept(new)
         if new == old:
             return
         if new.get("spec") != old.get("spec"):
@@ -325,6 +327,12 @@ class FakeCluster:
         self.objects[ref]["metadata"]["resourceVersion"] = str(next(self._numbers))
         for watcher in self.watchers:
             watcher(ref, copy.deepcopy(self.objects[ref]))
+
+
+def _without_what_is_not_kept(value: dict[str, Any]) -> None:
+    """The API server has no place for an empty `data`: one that is given is gone."""
+    if value["kind"] in ("ConfigMap", "Secret") and not value.get("data"):
+        value.pop("data", None)
 
 
 def _with_defaults(value: dict[str, Any]) -> dict[str, Any]:

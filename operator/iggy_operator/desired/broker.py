@@ -65,12 +65,15 @@ def _service_account(names: BrokerNames, family: Family) -> Manifest:
 
 
 def _config_map(broker: Broker, names: BrokerNames, family: Family) -> Manifest:
-    return {
+    manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": family.metadata(names.config),
-        "data": broker_config.further_settings(broker),
     }
+    # The API server drops an empty one, and what it has would then differ for ever.
+    if data := broker_config.further_settings(broker):
+        manifest["data"] = data
+    return manifest
 
 
 def _client_service(broker: Broker, names: BrokerNames, family: Family) -> Manifest:
