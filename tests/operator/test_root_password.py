@@ -195,6 +195,25 @@ def test_a_password_that_somebody_else_has_changed_is_told_and_can_be_given() ->
     run_managed(scenario)
 
 
+def test_a_broker_goes_on_without_the_secret_that_was_imported() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        world.give_secret("ours", username="boss", password="first-of-ours")
+        await started(world, rootCredentialsSecretName="ours")
+        world.cluster.remove(Ref("Secret", "shop", "ours"))
+        world.cluster.remove(POD)
+        await world.go(130)
+
+        assert world.says(BROKER) == ("True", "Synced")
+        assert world.says(BROKER, "CredentialsReady") == ("False", "SecretNotFound")
+        assert world.broker.password == "first-of-ours"
+        world.give_secret("ours", username="boss", password="second-of-ours")
+        await world.go(130)
+        assert world.says(BROKER, "CredentialsReady") == ("True", "Synced")
+        assert agrees(world)
+
+    run_managed(scenario)
+
+
 @pytest.mark.parametrize("name", ["main-root", "main-root-next"])
 def test_names_of_the_operator_cannot_be_imported(name: str) -> None:
     async def scenario(world: ManagedWorld) -> None:

@@ -107,7 +107,7 @@ def _security_context(template: Mapping[str, Any]) -> Manifest:
 
 def _container(broker: Broker, template: Mapping[str, Any], release: Release) -> Manifest:
     names = broker_names(broker.key.name)
-    secret = broker.spec.get("rootCredentialsSecretName", names.root_secret)
+    secret = names.root_secret  # also where the spec names another: ours has what the volume knows
     env: list[Manifest] = [
         {"name": name, "value": value} for name, value in broker_config.settings(broker).items()
     ]

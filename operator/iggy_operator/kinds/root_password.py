@@ -40,31 +40,41 @@ class Root:
     username: str = ""
     given: str = ""
     """The password that somebody's own Secret asks for."""
+    problem: Blocked | None = None
+    """What is wrong with that Secret. The broker goes on with what it has."""
 
 
 async def prepare(world: World, entry: Entry, *, may_act: bool) -> Root:
     """Before any pod: a Secret that the first start can use. Raises Blocked, ClusterError."""
     broker = entry.resource
     assert isinstance(broker, Broker)
-    username, given, name = USERNAME, "", root_secret(broker, owner_of(entry.value)).name
+    shape = root_secret(broker, owner_of(entry.value))
+    known = await _own(world, entry, shape)
+    username, given, name, problem = USERNAME, "", shape.name, None
     if own := broker.spec.get("rootCredentialsSecretName"):
-        secret = await read_secret(world.cluster, entry.ref.namespace, own)
-        username, given = secret_text(secret, "username"), secret_text(secret, "password")
         name = own
-    known = await _own(world, entry, root_secret(broker, owner_of(entry.value)))
+        try:
+            secret = await read_secret(world.cluster, entry.ref.namespace, own)
+            username, given = secret_text(secret, "username"), secret_text(secret, "password")
+        except Blocked as error:
+            if known is None:
+                raise
+            problem = error
     if known is None and may_act:
         values = {"username": username, "password": given or world.new_password()}
         known = await _write(world, entry, values, old=None)
     if known is not None:
         for key in ("username", "password"):
             secret_text(known, key)
-    return Root(name, known, username, given)
+    return Root(name, known, username, given, problem)
 
 
 async def follow(world: World, entry: Entry, root: Root, admin: BrokerAdmin) -> bool:
     """Whether the broker has another password now. Raises Blocked, BrokerError, ClusterError."""
     assert root.known is not None, "the broker runs with it"
     username, current = (secret_text(root.known, key) for key in ("username", "password"))
+    if root.problem is not None:
+        raise root.problem
     if root.given and root.username != username:
         text = f"Secret {root.name}: root of this volume is called {username}: that is the username"
         raise Blocked(Reason.SECRET_INVALID, text)
