@@ -127,6 +127,16 @@ def restricted(make_namespace: Namespaces) -> Kubectl:
 
 
 @pytest.fixture(scope="session")
+def our_kinds(cluster: Kubectl) -> None:
+    """The definitions of this tree, in the cluster."""
+    cluster(
+        "apply", "--server-side", "--force-conflicts", "--filename", str(HERE.parents[1] / "crds")
+    )
+    for name in ("brokers", "streams", "topics", "sinks", "users"):
+        cluster.wait(f"crd/iggy{name}.iggykube.dev", "condition=Established")
+
+
+@pytest.fixture(scope="session")
 def helm(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Helm; `helm.at(kubectl.namespace)` for a test's own namespace."""
     return Helm(e2e_backends.helm(), backend.kubeconfig, tmp_path_factory.mktemp("helm"))

@@ -27,9 +27,9 @@ class FakePeople:
         self._cluster.remove(ref)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_the_fake_cluster_keeps_the_contract(scenario: Scenario) -> None:
+@pytest.mark.parametrize("check_promise", SCENARIOS, ids=lambda promise: promise.__name__)
+def test_the_fake_cluster_keeps_the_contract(check_promise: Scenario) -> None:
     cluster = FakeCluster(HandClock())
     cluster.missing_kinds.add("SparkApplication.spark.apache.org")
 
-    asyncio.run(scenario(cluster, FakePeople(cluster)))
+    asyncio.run(check_promise(cluster, FakePeople(cluster)))

@@ -32,7 +32,7 @@ class Listener:
         self.told.append((ref, value))
         self._moved.set()
 
-    async def hears(self, ref: Ref) -> Object | None:
+    async def must_hear(self, ref: Ref) -> Object | None:
         """The next word of this object."""
         async with asyncio.timeout(WITHIN_S):
             while True:
@@ -91,13 +91,13 @@ def topic(name: str, **metadata: Any) -> dict[str, Any]:
 def test_an_objects_event_is_told_with_its_value_and_a_deletion_without(tmp_path: Path) -> None:
     async def scenario(api: WatchedApi, listener: Listener, watches: Watches) -> None:
         api.tell("IggyTopic", "ADDED", topic("orders"))
-        value = await listener.hears(Ref("IggyTopic", "shop", "orders"))
+        value = await listener.must_hear(Ref("IggyTopic", "shop", "orders"))
         assert value is not None
         assert value["kind"] == "IggyTopic"
         assert value["metadata"]["resourceVersion"] == str(api.version)
 
         api.tell("IggyTopic", "DELETED", topic("orders"))
-        assert await listener.hears(Ref("IggyTopic", "shop", "orders")) is None
+        assert await listener.must_hear(Ref("IggyTopic", "shop", "orders")) is None
 
     run(tmp_path, scenario)
 
@@ -107,7 +107,7 @@ def test_a_childs_event_is_told_of_its_owner(tmp_path: Path) -> None:
         await until(lambda: api.watches[API_KINDS["Pod"].path()])
         labels = {"iggykube.dev/sink": "orders.lake", "iggykube.dev/broker": "main"}
         api.tell("Pod", "MODIFIED", topic("lake-0", labels=labels))
-        assert await listener.hears(Ref("IggySink", "shop", "orders.lake")) is None
+        assert await listener.must_hear(Ref("IggySink", "shop", "orders.lake")) is None
 
         asked = [query for path, query in api.asked if path == API_KINDS["Pod"].path()]
         assert asked
@@ -127,7 +127,7 @@ def test_what_the_first_list_shows_is_told_of_our_own_kinds_only(tmp_path: Path)
         this._stop.set()  # the thread ends, and all is begun anew
         await until(lambda: watches._round is not this)
 
-        await listener.hears(Ref("IggyTopic", "shop", "orders"))
+        await listener.must_hear(Ref("IggyTopic", "shop", "orders"))
         await until(lambda: api.watches[API_KINDS["Pod"].path()])
         assert Ref("IggyBroker", "shop", "main") not in [ref for ref, _ in listener.told]
 
@@ -142,7 +142,7 @@ def test_streams_that_are_cut_go_on_where_they_were(tmp_path: Path) -> None:
             await until(lambda before=before: len(api.asked) > before)
             await until(lambda: api.watches[API_KINDS["IggyTopic"].path()])
             api.tell("IggyTopic", "ADDED", topic(f"t{number}"))
-            await listener.hears(Ref("IggyTopic", "shop", f"t{number}"))
+            await listener.must_hear(Ref("IggyTopic", "shop", f"t{number}"))
 
     run(tmp_path, scenario)
 
@@ -181,7 +181,7 @@ def test_deaf_watches_are_begun_anew_and_trouble_is_told_when_that_does_not_help
         await until(lambda: watches.trouble() == "")
         await until(lambda: api.watches[API_KINDS["IggyTopic"].path()])
         api.tell("IggyTopic", "ADDED", topic("orders"))
-        await listener.hears(Ref("IggyTopic", "shop", "orders"))
+        await listener.must_hear(Ref("IggyTopic", "shop", "orders"))
 
     run(tmp_path, scenario, silence_s=4.0)
     assert "watches begin anew" in caplog.text
@@ -198,13 +198,13 @@ def test_a_spark_operator_that_is_installed_later_is_watched_and_one_that_goes_i
         await until(lambda: api.watches[kind.path()])
         labels = {"iggykube.dev/sink": "orders.lake"}
         api.tell(name, "MODIFIED", topic("lake", labels=labels))
-        await listener.hears(Ref("IggySink", "shop", "orders.lake"))
+        await listener.must_hear(Ref("IggySink", "shop", "orders.lake"))
 
         del api.kinds[name]
         api.cut()
         await until(lambda: name not in watches.silences_s())
         await until(lambda: api.watches[API_KINDS["IggyTopic"].path()])
         api.tell("IggyTopic", "ADDED", topic("orders"))
-        await listener.hears(Ref("IggyTopic", "shop", "orders"))
+        await listener.must_hear(Ref("IggyTopic", "shop", "orders"))
 
     run(tmp_path, scenario)

@@ -16,6 +16,7 @@ from typing import Any
 
 from waiting import wait_until
 
+START_S = 120.0  # on a machine that is busy with images and drivers
 STOP_S = 40.0
 _PORT = re.compile(r"metrics on port (\d+)")
 
@@ -69,7 +70,7 @@ class OperatorProcess:
 
     @property
     def port(self) -> int:
-        wait_until(lambda: self._port() or not self.is_running, "the port of the operator")
+        wait_until(lambda: self._port() or not self.is_running, "the port of the operator", START_S)
         return self._port()
 
     def _port(self) -> int:
@@ -87,12 +88,15 @@ class OperatorProcess:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
+        except OSError as error:  # a machine that is busy with other tests
+            return 0, str(error)
 
     def wait_ready(self) -> OperatorProcess:
         """A leader that has read all, or a standby."""
         wait_until(
             lambda: self.is_running and self.asked("/readyz")[0] == 200,
             lambda: f"operator {self.name} ready: {self.lines()[-3:]}",
+            START_S,
         )
         return self
 

@@ -26,6 +26,7 @@ from iggy_operator.program.loop_lag import TROUBLE_S, LoopLag
 from iggy_operator.program.metrics import Metrics
 from iggy_operator.program.settings import Settings
 from iggy_operator.program.watches import Ears, Watches
+from iggy_operator.schema import schemas
 
 EXIT_FAILED: Final = 1
 EXIT_LEASE_LOST: Final = 3
@@ -198,6 +199,7 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 async def run(settings: Settings) -> int:
     """One replica, ended by SIGTERM or SIGINT; the exit code."""
+    schemas()  # takes a second, in which nobody would get an answer from a probe
     replica = Replica(settings)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
