@@ -108,6 +108,8 @@ def reachable(value: object) -> str:
     """`HOST` or `HOST:PORT`, an IPv6 address in brackets; empty for none."""
     if not isinstance(value, str) or (value and not _REACHABLE.fullmatch(value)):
         raise ValueError("write HOST or HOST:PORT, as clients reach the broker")
+    if value and reached(value)[1] > PORT_MAX:
+        raise ValueError(f"the port may be at most {PORT_MAX}")
     return value
 
 

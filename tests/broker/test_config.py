@@ -120,6 +120,10 @@ def test_the_production_file_of_the_documents_loads() -> None:
     ("text", "words"),
     [
         ('[tcp]\naddress = "nowhere"', ["broker.toml: tcp.address", "'nowhere'", "host:port"]),
+        (
+            '[tcp]\nadvertised_address = "iggy.example:65536"',
+            ["broker.toml: tcp.advertised_address", "'iggy.example:65536'", "at most 65535"],
+        ),
         ("[system.segment]\nsize = true", ["system.segment.size", "True", "512 MiB"]),
         ('[system.partition]\nenforce_fsync = "yes"', ["enforce_fsync", "'yes'", "true or false"]),
         (
