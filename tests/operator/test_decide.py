@@ -12,7 +12,14 @@ from iggy_operator.decide.actions import (
     RemovePartitions,
     UpdateTopic,
 )
-from iggy_operator.decide.sinks import Step, after_exit, decide_sink, fingerprint, job_fields
+from iggy_operator.decide.sinks import (
+    EXIT_STOPPED,
+    Step,
+    after_exit,
+    decide_sink,
+    fingerprint,
+    job_fields,
+)
 from iggy_operator.decide.streams import ObservedStream, decide_stream
 from iggy_operator.decide.topics import ObservedTopic, decide_topic
 from iggy_operator.documents import Document
@@ -274,3 +281,13 @@ def test_how_a_job_ended_decides(fields: dict[str, object], exit_code: int, rest
     after = after_exit(a_sink(**fields), exit_code, retries=0, ran_s=1.0, error="x")
 
     assert (after.pause_s is not None) == restarts
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure"])
+def test_a_job_that_was_stopped_early_goes_on_and_is_no_failure(policy: str) -> None:
+    fields = {"trigger": {"mode": "AvailableNow"}, "restart": {"policy": policy, "maxRetries": 0}}
+
+    after = after_exit(a_sink(**fields), EXIT_STOPPED, retries=0, ran_s=1.0, error="x")
+
+    assert (after.pause_s, after.retries) == (1, 0)
+    assert "goes on" in after.message
