@@ -180,7 +180,7 @@ def bounds_words(node: Node) -> str:
 
 def plural(text: str) -> str:
     """Good enough for the words above; limits of the parts are left out."""
-    return re.sub(r"^(text|name|whole number)", r"\1s", text.partition(", at most")[0])
+    return re.sub(r"^(text|name|network|whole number)", r"\1s", text.partition(", at most")[0])
 
 
 def object_words(node: Node) -> str:
