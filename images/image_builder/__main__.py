@@ -82,12 +82,12 @@ def make(options: argparse.Namespace) -> None:
     ]
     for stage in stages:
         if stage not in todo:
-            print(f"{inputs.name(ROOT, stage)}: nothing changed")
+            _say(f"{inputs.name(ROOT, stage)}: nothing changed")
     if not todo:
         return
     builder = builders.choose()
     name = options.base or base.ensure(builder, folder, platform=options.platform)
-    print(f"building with {builder.program} on {name}")
+    _say(f"building with {builder.program} on {name}: minutes for the first time")
     with tempfile.TemporaryDirectory() as scratch:
         common = ["--platform", options.platform, "--build-arg", f"BASE={name}"]
         common += [*machine.proxy_arguments(), *machine.secrets(Path(scratch))]
@@ -96,6 +96,10 @@ def make(options: argparse.Namespace) -> None:
             _mark(archive).unlink(missing_ok=True)
             _make_one(builder, stage, archive=archive, common=common)
             _mark(archive).write_text(prints[stage])
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # the next line may be minutes away
 
 
 def _archive(folder: Path, stage: str, platform: str) -> Path:
@@ -121,7 +125,7 @@ def _make_one(builder: Builder, stage: str, *, archive: Path, common: Sequence[s
     builder.build(ROOT, name=name, arguments=[*own, *common])
     builder.save(name, archive)
     seconds = time.monotonic() - started
-    print(f"{name}: {archive} ({archive.stat().st_size / 1e6:.0f} MB, {seconds:.0f} s)")
+    _say(f"{name}: {archive} ({archive.stat().st_size / 1e6:.0f} MB, {seconds:.0f} s)")
 
 
 if __name__ == "__main__":

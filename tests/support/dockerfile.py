@@ -50,8 +50,11 @@ def stages() -> dict[str, Stage]:
 
 
 def image(name: str) -> Stage:
-    """A final stage with what it inherits from the stage below."""
+    """A final stage with what it inherits from the stages below."""
     known = stages()
     stage = known[name]
-    inherited = known[stage.base].steps if stage.base in known else []
-    return Stage(name, stage.base, [*inherited, *stage.steps])
+    steps = stage.steps
+    while stage.base in known:
+        stage = known[stage.base]
+        steps = [*stage.steps, *steps]
+    return Stage(name, stage.base, steps)
