@@ -26,14 +26,19 @@ _TYPES = {
 Node = Mapping[str, Any]
 
 
-@cache
-def spec_schema(file: str, version: str) -> Node:
-    """The schema of `spec`. Skips the test where the file is not there."""
+def definition(file: str) -> Path:
+    """The file. Skips the test where it is not there."""
     path = Path(os.environ.get(FOLDER_VARIABLE) or _BESIDE) / file
     if not path.is_file():
         pytest.skip(f"{file} is not in {path.parent}: let {FOLDER_VARIABLE} name its folder")
-    definition = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
-    for entry in definition["spec"]["versions"]:
+    return path
+
+
+@cache
+def spec_schema(file: str, version: str) -> Node:
+    """The schema of `spec`. Skips the test where the file is not there."""
+    value = yaml.load(definition(file).read_text(encoding="utf-8"), Loader=LOADER)
+    for entry in value["spec"]["versions"]:
         if entry["name"] == version:
             schema: Node = entry["schema"]["openAPIV3Schema"]["properties"]["spec"]
             return schema

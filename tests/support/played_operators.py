@@ -1,0 +1,258 @@
+"""The Spark operators of Kubeflow and Apache, played on a real API server for one namespace.
+
+They make driver pods that no scheduler takes, and write the pods' states themselves, as a kubelet
+would. States and their order: the operators' own, as seen on a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from iggy_operator.clock import SystemClock, time_text
+from iggy_operator.cluster import ConflictError, NotFoundError, Object
+from iggy_operator.desired.metadata import SINK_LABEL
+from iggy_operator.launchers.pods import DRIVER
+from iggy_operator.program.api_client import APPLY, JSON_PATCH, ApiClient
+from iggy_operator.program.api_kinds import API_KINDS
+
+KUBEFLOW = "SparkApplication.sparkoperator.k8s.io"
+APACHE = "SparkApplication.spark.apache.org"
+FINALIZER = "sparkapplications.spark.apache.org/finalizer"
+# State and the driver's phase → the next state.
+KUBEFLOW_NEXT = {
+    ("SUBMITTED", "Running"): "RUNNING",
+    ("SUBMITTED", "Succeeded"): "SUCCEEDING",
+    ("SUBMITTED", "Failed"): "FAILING",
+    ("RUNNING", "Succeeded"): "SUCCEEDING",
+    ("RUNNING", "Failed"): "FAILING",
+    ("RUNNING", "gone"): "FAILING",
+}
+# State and restart policy → the next state, whatever the driver does.
+KUBEFLOW_LATER = {
+    ("FAILING", "Never"): "FAILED",
+    ("FAILING", "OnFailure"): "PENDING_RERUN",
+    ("FAILING", "Always"): "PENDING_RERUN",
+    ("SUCCEEDING", "Never"): "COMPLETED",
+    ("SUCCEEDING", "OnFailure"): "COMPLETED",
+    ("SUCCEEDING", "Always"): "PENDING_RERUN",
+}
+APACHE_NEXT = {
+    ("DriverRequested", "Running"): "RunningHealthy",
+    ("RunningHealthy", "Succeeded"): "Succeeded",
+    ("RunningHealthy", "Failed"): "Failed",
+    ("RunningHealthy", "gone"): "Failed",
+}
+APACHE_LATER = {
+    "": "Submitted",
+    "Submitted": "DriverRequested",
+    "ScheduledToRestart": "DriverRequested",
+    "Failed": "ScheduledToRestart",
+    "Succeeded": "ResourceReleased",
+}
+_BY = {"fieldManager": "spark-operator", "force": "true"}
+_TICK_S = 0.2
+_NOBODY = "played"  # a scheduler that does not exist
+
+
+class PlayedOperators:
+    """Both of them. `clashes` must stay empty: moments with two drivers of one sink."""
+
+    def __init__(self, client: ApiClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = SystemClock()
+        self.clashes: list[str] = []
+        self.exits: int | None = None  # every driver ends with that code, at once
+
+    async def tick(self) -> None:
+        """One round."""
+        pods = {item["metadata"]["name"]: item for item in await self._list("Pod")}
+        for pod in pods.values():
+            await self._live(pod)
+        for application in await self._list(KUBEFLOW):
+            await self._kubeflow(application, pods)
+        for application in await self._list(APACHE):
+            await self._apache(application, pods)
+        names = [pod["metadata"]["labels"].get(SINK_LABEL) for pod in await self.drivers()]
+        self.clashes += [str(name) for name in names if names.count(name) > 1]
+
+    async def drivers(self) -> list[Object]:
+        """Pods of drivers that have not ended."""
+        ended = ("Succeeded", "Failed")
+        return [pod for pod in await self._list("Pod") if pod["status"].get("phase") not in ended]
+
+    async def applications(self) -> list[Object]:
+        return [*await self._list(KUBEFLOW), *await self._list(APACHE)]
+
+    async def _list(self, kind: str) -> list[Object]:
+        page = await self._client.get(API_KINDS[kind].path(namespace=self._namespace))
+        head = {"apiVersion": API_KINDS[kind].api_version, "kind": API_KINDS[kind].kind}
+        return [{**head, **item} for item in page["items"]]
+
+    def _path(self, kind: str, name: str, subresource: str = "") -> str:
+        return API_KINDS[kind].path(namespace=self._namespace, name=name, subresource=subresource)
+
+    async def _say(self, kind: str, value: Object, status: Mapping[str, Any]) -> None:
+        name = value["metadata"]["name"]
+        body = {
+            "apiVersion": value["apiVersion"],
+            "kind": value["kind"],
+            "metadata": {"name": name, "namespace": self._namespace},
+            "status": status,
+        }
+        with suppress(NotFoundError, ConflictError):
+            path = self._path(kind, name, "status")
+            await self._client.request("PATCH", path, query=_BY, body=body, content=APPLY)
+
+    async def _live(self, pod: Object) -> None:
+        """What a kubelet tells: the driver runs, or it ended."""
+        now, state = time_text(self._clock.now_s()), pod["status"].get("phase")
+        if state == "Pending":
+            phase, told = "Running", {"running": {"startedAt": now}}
+        elif state == "Running" and self.exits is not None:
+            phase = "Failed" if self.exits else "Succeeded"
+            told = {"terminated": {"exitCode": self.exits, "finishedAt": now, "reason": "Error"}}
+        else:
+            return
+        container = {
+            "name": DRIVER, "ready": phase == "Running", "restartCount": 0, "image": "played",
+            "imageID": "played", "state": told,
+        }  # fmt: skip
+        await self._say("Pod", pod, {"phase": phase, "containerStatuses": [container]})
+
+    async def _start(self, owner: Object, name: str, template: Mapping[str, Any]) -> None:
+        """A driver's pod; one of that name that is still there is waited for."""
+        spec = {**template["spec"], "schedulerName": _NOBODY, "restartPolicy": "Never"}
+        spec["containers"] = [{**item, "image": "played"} for item in spec["containers"]]
+        metadata = {"name": name, "namespace": self._namespace, **template["metadata"]}
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+                "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+                "controller": True, "blockOwnerDeletion": True,
+            }
+        ]  # fmt: skip
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        with suppress(ConflictError):
+            path = self._path("Pod", "")
+            await self._client.request("POST", path, query=None, body=body)
+
+    async def _remove(self, name: str) -> None:
+        with suppress(NotFoundError):
+            await self._client.request("DELETE", self._path("Pod", name))
+
+    async def _kubeflow(self, value: Object, pods: Mapping[str, Object]) -> None:
+        if "deletionTimestamp" in value["metadata"]:
+            return  # it has no finalizer: pods go by their owner
+        name = f"{value['metadata']['name']}-driver"
+        status = dict(value.get("status") or {})
+        state = (status.get("applicationState") or {}).get("state", "")
+        policy = value["spec"]["restartPolicy"]["type"]
+        later = KUBEFLOW_LATER.get((state, policy)) or KUBEFLOW_NEXT.get(
+            (state, _phase(pods.get(name))), state
+        )
+        if state in ("", "PENDING_RERUN"):
+            if name in pods:
+                await self._remove(name)
+                return
+            await self._start(value, name, value["spec"]["driver"]["template"])
+            later = "SUBMITTED"
+            status["executionAttempts"] = status.get("executionAttempts", 0) + 1
+            status["lastSubmissionAttemptTime"] = time_text(self._clock.now_s())
+            status["driverInfo"] = {"podName": name}
+        if later != state:
+            text = _ended(pods.get(name)) if later in ("FAILING", "PENDING_RERUN", "FAILED") else ""
+            status["applicationState"] = {"state": later, "errorMessage": text}
+            await self._say(KUBEFLOW, value, status)
+
+    async def _apache(self, value: Object, pods: Mapping[str, Object]) -> None:
+        if "deletionTimestamp" in value["metadata"]:
+            await self._release(value, pods)
+            return
+        if FINALIZER not in value["metadata"].get("finalizers", ()):
+            await self._hold(value)
+            return
+        status = dict(value.get("status") or {})
+        state = (status.get("currentState") or {}).get("currentStateSummary", "")
+        attempt = (status.get("currentAttemptSummary") or {}).get("attemptInfo") or {"id": 0}
+        name = f"{value['metadata']['name']}-{attempt['id']}-driver"
+        later = APACHE_LATER.get(state) or APACHE_NEXT.get((state, _phase(pods.get(name))), state)
+        if later == "DriverRequested":
+            await self._start(value, name, value["spec"]["driverSpec"]["podTemplateSpec"])
+        if later == state:
+            return
+        history = dict(status.get("stateTransitionHistory") or {})
+        entry: dict[str, Any] = {"currentStateSummary": later, "message": ""}
+        entry["lastTransitionTime"] = time_text(self._clock.now_s())
+        if later == "Failed" and (pod := pods.get(name)):
+            statuses = pod["status"].get("containerStatuses", [])
+            entry["lastObservedDriverStatus"] = {"containerStatuses": statuses}
+        history[str(len(history))] = entry
+        status |= {"currentState": entry, "stateTransitionHistory": history}
+        number = attempt["id"] + (later == "ScheduledToRestart")
+        status["currentAttemptSummary"] = {"attemptInfo": {"id": number}}
+        await self._say(APACHE, value, status)
+
+    async def _hold(self, value: Object) -> None:
+        held = {"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]}
+        await self._patch(value, held)
+
+    async def _release(self, value: Object, pods: Mapping[str, Object]) -> None:
+        """Its finalizer goes when the driver's pod has gone."""
+        uid = value["metadata"]["uid"]
+        own = [name for name, pod in pods.items() if _owner(pod) == uid]
+        for name in own:
+            await self._remove(name)
+        left = [item for item in value["metadata"].get("finalizers", ()) if item != FINALIZER]
+        if not own and left != value["metadata"].get("finalizers", []):
+            await self._patch(
+                value, {"op": "replace", "path": "/metadata/finalizers", "value": left}
+            )
+
+    async def _patch(self, value: Object, *steps: Mapping[str, Any]) -> None:
+        path = self._path(APACHE, value["metadata"]["name"])
+        with suppress(NotFoundError, ConflictError):
+            await self._client.request(
+                "PATCH", path, query=None, body=list(steps), content=JSON_PATCH
+            )
+
+
+def _phase(pod: Object | None) -> str:
+    if pod is None or "deletionTimestamp" in pod["metadata"]:
+        return "gone"
+    return str(pod["status"].get("phase", ""))
+
+
+def _owner(pod: Object) -> str:
+    return str((pod["metadata"].get("ownerReferences") or [{}])[0].get("uid", ""))
+
+
+def _ended(pod: Object | None) -> str:
+    """Kubeflow's words for the end of a driver."""
+    for status in ((pod or {}).get("status") or {}).get("containerStatuses") or ():
+        if ended := status["state"].get("terminated"):
+            code, why = ended["exitCode"], ended.get("reason", "")
+            return f"driver container failed with ExitCode: {code}, Reason: {why}"
+    return "driver pod not found"
+
+
+@asynccontextmanager
+async def playing(client: ApiClient, namespace: str) -> AsyncIterator[PlayedOperators]:
+    """They work beside the test until the block ends."""
+    operators = PlayedOperators(client, namespace)
+
+    async def work() -> None:
+        while True:
+            await operators.tick()
+            await asyncio.sleep(_TICK_S)
+
+    task = asyncio.create_task(work())
+    try:
+        yield operators
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task  # what went wrong there fails the test
