@@ -25,6 +25,7 @@ from process_memory import MIB, processor_s, proportional_bytes, sockets  # noqa
 
 WITHIN_S = 600.0
 PAGE = 500
+REST_S = 60.0
 
 
 async def ready_topics(found: OperatorScene) -> int:
@@ -70,8 +71,8 @@ async def measure(found: OperatorScene, topics: int) -> None:
     peak = max(peak, proportional_bytes([operator.pid]))
     print(f"operator: {peak / MIB:.0f} MiB at most, {sockets(operator.pid)} sockets at the end")
     used_s = processor_s(operator.pid)
-    await asyncio.sleep(120)
-    idle = (processor_s(operator.pid) - used_s) / 120
+    await asyncio.sleep(REST_S)
+    idle = (processor_s(operator.pid) - used_s) / REST_S
     now = proportional_bytes([operator.pid])
     print(f"operator at rest: {idle:.1%} of a core, {now / MIB:.0f} MiB")
 

@@ -1,26 +1,12 @@
 """Definitions that the cluster has: the same as ours, newer, too old, none."""
 
 import asyncio
-import copy
 from typing import Any, cast
 
 from iggy_operator.cluster import ClusterError, NotFoundError, UnreachableError
 from iggy_operator.program.api_client import ApiClient
 from iggy_operator.program.definitions import compared, trouble_with_definitions
-from iggy_operator.schema import schemas
-
-
-def published() -> dict[str, Any]:
-    """As the API server publishes what lies in `crds`."""
-    found = {}
-    for kind, schema in schemas().items():
-        node = copy.deepcopy(dict(schema.root))
-        node["x-kubernetes-group-version-kind"] = [
-            {"group": "iggykube.dev", "version": "v1alpha1", "kind": kind}
-        ]
-        found[f"dev.iggykube.v1alpha1.{kind}"] = node
-        found[f"dev.iggykube.v1alpha1.{kind}List"] = {"type": "object"}
-    return {"components": {"schemas": found}}
+from published_kinds import published
 
 
 def fields(document: dict[str, Any], kind: str, *path: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ works, or waits for its turn.
 """
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -35,11 +36,19 @@ async def served(port: int, answers: Answers) -> AsyncIterator[int]:
     runner = web.AppRunner(application, access_log=None, handle_signals=False)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, port=port)
-        await site.start()
-        yield runner.addresses[0][1]
+        listener = _listener(port)
+        await web.SockSite(runner, listener).start()
+        yield listener.getsockname()[1]
     finally:
         await runner.cleanup()
+
+
+def _listener(port: int) -> socket.socket:
+    """One socket for both families: with port 0, two would have different ports."""
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    except (OSError, ValueError):  # no IPv6 here; a port that is taken is so below as well
+        return socket.create_server(("", port))
 
 
 def _probe(trouble: Callable[[], str]) -> Handler:
