@@ -20,7 +20,14 @@ from iggy_operator.cluster import (
 )
 from iggy_operator.kinds import broker, sink, stream, topic, user
 from iggy_operator.kinds.common import TAKEN, Release, Verdict, World, set_finalizer
-from iggy_operator.objects import has_finalizer, is_annotated, is_deleting, uid_of
+from iggy_operator.objects import (
+    generation_of,
+    has_finalizer,
+    is_annotated,
+    is_deleting,
+    status_of,
+    uid_of,
+)
 from iggy_operator.queue import After, Done, Failed, Outcome
 from iggy_operator.reasons import Reason
 from iggy_operator.reporting import Reporter, acting, observing, stopped, trouble
@@ -59,9 +66,11 @@ class Passes:
         """A watch has told of an object.
 
         Events come late, twice and in any order, so the pass reads what is true now. A `value`
-        that is known already, such as our own last write, spares that. Of a deletion: None.
+        that is known already, such as our own last write, spares that, but not where one pass has
+        made or changed another's object: that still needs its own. Of a deletion: None.
         """
-        if value is None or not self._world.cache.is_known(value):
+        is_known = value is not None and self._world.cache.is_known(value)
+        if value is None or not is_known or not _is_looked_at(value):
             self._stale.add(ref)
             self._add(ref)
 
@@ -245,6 +254,11 @@ def _is_let_go(entry: Entry, *names: str) -> bool:
     """Whether the object may go without anything being done in the broker."""
     wanted = names or ("unmanaged", "force-release")
     return any(is_annotated(entry.value, name) for name in wanted)
+
+
+def _is_looked_at(value: Object) -> bool:
+    """Whether a pass has seen this generation of the object."""
+    return status_of(value).get("observedGeneration") == generation_of(value)
 
 
 def _check_readable(entry: Entry) -> None:

@@ -32,7 +32,7 @@ async def first_events(world: OperatorWorld, order: tuple[int, ...]) -> None:
     world.give_topic(partitions=2, deletionPolicy="Delete")
     world.cluster.change_spec(TOPIC, partitions=3)
     assert len(told) == 5
-    world.cluster.watchers[:] = [lambda ref, value: world._watched(ref, value)]
+    world.cluster.watchers[:] = [lambda ref, value: world.watched(ref, value)]
     for index in order:
         ref, value = told[index]
         world.passes.changed(ref, value)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_whatever_happens_in_between_the_end_is_as_the_objects_say(edits: list[s
         await happen(world, "give stream")
         await happen(world, "give topic")
         await happen(world, "go on")
-        world.cluster.watchers[:] = [lambda ref, value: world._watched(ref, value)]
+        world.cluster.watchers[:] = [lambda ref, value: world.watched(ref, value)]
         await world.go(700)
 
         wanted = world.cluster.objects[TOPIC]["spec"]["partitions"]

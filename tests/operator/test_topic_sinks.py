@@ -169,3 +169,22 @@ def test_a_process_that_is_killed_after_any_write_heals(killed_after: int) -> No
         assert world.cluster.objects[LAKE]["spec"]["suspend"] is True
 
     run_in(scenario)
+
+
+def test_a_sink_that_was_just_made_or_changed_is_looked_at_at_once() -> None:
+    """Watches tell of a write after whoever wrote it knows already."""
+
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world)
+        told: list[tuple[Ref, Any]] = []
+        world.cluster.watchers[:] = [lambda ref, value: told.append((ref, value))]
+
+        for generation, entry in enumerate((listed("lake"), listed("lake", suspend=True)), start=1):
+            world.cluster.change_spec(TOPIC, sinks=[entry])
+            while told:
+                world.watched(*told.pop(0))
+                await world.settle()
+
+            assert world.status(LAKE)["observedGeneration"] == generation
+
+    run_in(scenario)

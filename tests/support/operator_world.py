@@ -53,7 +53,7 @@ class OperatorWorld:
         self.product = RELEASE
         self.passes: Passes
         self.queue: WorkQueue[Ref]
-        self.cluster.watchers.append(lambda ref, value: self._watched(ref, value))
+        self.cluster.watchers.append(lambda ref, value: self.watched(ref, value))
         self.start()
 
     def start(self) -> None:
@@ -72,7 +72,8 @@ class OperatorWorld:
     def _check(self, ref: Ref) -> None:
         self.queue.check(ref, self.clock.monotonic_s())
 
-    def _watched(self, ref: Ref, value: Object | None) -> None:
+    def watched(self, ref: Ref, value: Object | None) -> None:
+        """What a watch tells; None: the object is gone."""
         if ref.kind in KINDS:
             self.passes.changed(ref, value)
 
