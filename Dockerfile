@@ -41,6 +41,8 @@ RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,targ
 COPY LICENSE README.md pyproject.toml setup.py ./
 COPY wire wire
 COPY broker broker
+# The operator's package has a link to them.
+COPY crds crds
 COPY operator operator
 COPY spark spark
 COPY cli cli

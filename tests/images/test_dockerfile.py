@@ -162,3 +162,18 @@ def _hadoop_of_spark() -> str:
 
     (jar,) = (ROOT / pyspark.__path__[0] / "jars").glob("hadoop-client-api-*.jar")
     return jar.stem.removeprefix("hadoop-client-api-")
+
+
+def test_what_links_of_the_code_lead_to_is_copied_too() -> None:
+    copied = {word for words in stages()["code"].all("COPY") for word in words.split()[:-1]}
+    links = [
+        path
+        for name in copied
+        if (ROOT / name).is_dir()
+        for path in (ROOT / name).rglob("*")
+        if path.is_symlink()
+    ]
+
+    assert links, "at least the operator has one to its definitions"
+    for link in links:
+        assert link.resolve().relative_to(ROOT).parts[0] in copied, f"{link} would dangle"
