@@ -1,6 +1,7 @@
 """The sink job as it runs in a cluster: into a bucket, with a login from files, ended by others."""
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -8,13 +9,14 @@ from pathlib import Path
 from subprocess import run
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from iggy_spark import alive
 from iggy_spark.errors import EXIT_STOPPED, BrokerRefused, SinkError
 from lakes import BucketLake, table_of
-from sink_jobs import PROCESS_S, Setup, documents, every, start
+from sink_jobs import LOGIN, PROCESS_S, Setup, documents, every, start
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -192,3 +194,33 @@ def test_the_word_of_an_earlier_container_does_not_count(
     monkeypatch.setattr(alive, "_life", lambda: "another")
 
     assert not alive.is_well(file)
+
+
+def test_under_spark_submit_the_executors_do_the_work(
+    topic: "Topic", setup: Setup, bucket: BucketLake, tmp_path: Path
+) -> None:
+    """Executors are processes of their own here, as they are pods in a cluster."""
+    topic.send(0, documents(0, 60))
+    home = tmp_path / "spark"  # its executors leave their folders there
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        (home / entry.name).symlink_to(entry)
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nfrom iggy_spark.sink_job import main\nsys.exit(main())\n")
+    command = [
+        str(Path(sys.executable).with_name("spark-submit")), "--master=local-cluster[1,1,1024]",
+        "--conf=spark.executor.memory=512m", "--conf=spark.ui.enabled=false", str(program),
+        "--config", str(setup.write()),
+    ]  # fmt: skip
+    environment = {
+        **os.environ, **LOGIN, "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1",
+    }  # fmt: skip
+
+    done = run(
+        command, env=environment, capture_output=True, text=True, timeout=PROCESS_S, check=False
+    )
+
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert len(list((home / "work").glob("app-*/*"))) == 1, "one executor"
+    assert rows(bucket) == every(p0=60)
