@@ -147,8 +147,11 @@ def kubelet(where: Places) -> Document:
 
 
 def corefile(where: Places) -> str:
-    """Names of the cluster; any other one is answered at once: there is none."""
-    return f""".:{places.DNS_PORT} {{
+    """Names of the cluster; any other one is answered at once: there is none.
+
+    Two blocks: within one, `template` comes before `kubernetes`, whatever their order here.
+    """
+    return f"""{places.DOMAIN}:{places.DNS_PORT} in-addr.arpa:{places.DNS_PORT} {{
   bind {places.BRIDGE_ADDRESS}
   errors
   ready {places.LOOPBACK}:{places.DNS_READY_PORT}
@@ -157,6 +160,10 @@ def corefile(where: Places) -> str:
     pods insecure
     ttl 5
   }}
+}}
+.:{places.DNS_PORT} {{
+  bind {places.BRIDGE_ADDRESS}
+  errors
   template ANY ANY {{
     rcode NXDOMAIN
   }}
