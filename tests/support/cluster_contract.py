@@ -216,6 +216,8 @@ async def a_spec_moves_the_generation_and_a_finalizer_does_not(
     changed = await people.put(topic(people, partitions=3))
     assert changed["metadata"]["generation"] == made["metadata"]["generation"] + 1
     assert changed["metadata"]["finalizers"] == [FINALIZER]
+    freed = await cluster.remove_finalizer(where, uid=uid_of(made), finalizer=FINALIZER)
+    assert not freed["metadata"].get("finalizers")  # or its namespace could never end
 
 
 async def a_finalizer_holds_a_deletion_up(cluster: Cluster, people: People) -> None:
