@@ -115,6 +115,8 @@ def test_modules_build_the_versions_that_are_named() -> None:
     assert f"k8s.io/kubernetes v{places.KUBERNETES} " in kubernetes
     assert f"k8s.io/api => k8s.io/api v0.{places.KUBERNETES.partition('.')[2]}\n" in kubernetes
     assert f"go.etcd.io/etcd/server/v3 v{places.ETCD}\n" in etcd
+    coredns = (places.SOURCES / "coredns" / "go.mod").read_text()
+    assert f"github.com/coredns/coredns v{places.COREDNS}\n" in coredns
 
 
 def test_every_component_listens_here_and_nowhere_else(tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def _proxy(where: Places) -> Component:
             f"--hostname-override={places.NODE}",
             "--proxy-mode=iptables",
             "--nodeport-addresses=primary",
+            "--iptables-localhost-nodeports=false",  # would change a setting of the kernel
             f"--healthz-bind-address={LOOPBACK}:{places.PROXY_HEALTH_PORT}",
             f"--metrics-bind-address={LOOPBACK}:{places.PROXY_METRICS_PORT}",
             "--conntrack-max-per-core=0",

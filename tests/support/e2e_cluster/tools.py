@@ -57,7 +57,7 @@ BUILDS = (
             (f"{_KUBERNETES_VERSION}.gitTreeState", "clean"),
         ),
     ),
-    Build("coredns", places.COREDNS, ("coredns",), package="github.com/coredns/coredns"),
+    Build("coredns", places.COREDNS, ("coredns",)),
 )
 NAMES = tuple(build.name for build in BUILDS)
 
