@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e_cluster import machine, places, rendered, tools
+from e2e_cluster import containers, machine, places, rendered, tools
 from e2e_cluster.components import components
 from e2e_cluster.containers import mounts_below
 from e2e_cluster.places import Places
@@ -157,3 +157,20 @@ def test_an_archive_that_is_not_there_is_named(
 
     assert code == 1
     assert "broker.tar does not exist; make it: make images" in capsys.readouterr().err
+
+
+def test_only_folders_that_were_not_there_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    where = Places(tmp_path)
+    where.run.mkdir()
+    old.mkdir()
+    monkeypatch.setattr(containers, "FOLDERS", (str(old), str(new)))
+
+    containers.note_folders(where)
+    (new / "made").mkdir(parents=True)
+    containers.note_folders(where)  # a later `up` finds both
+    containers.remove_folders(where)
+
+    assert (old.exists(), new.exists()) == (True, False)

@@ -100,6 +100,7 @@ class Cluster:
         certificates.ensure(where.keys)
         for path, text in rendered.files(where).items():
             _write(path, text)
+        containers.note_folders(where)
         network.up(where)
         containers.make_groups()
         started = [one.name for one in components(where) if self._start_one(one)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -20,11 +21,38 @@ GROUP = places.NODE
 CGROUPS = Path("/sys/fs/cgroup")
 LINKS = Path("/var/log/containers")  # the kubelet links every log there, whatever one says
 
+# Folders that the programs make outside of the state folder, whatever they are told.
+FOLDERS = (
+    "/etc/cni",
+    "/run/containerd",
+    "/usr/libexec/kubernetes",
+    "/var/lib/cni",
+    "/var/lib/kubelet",
+    "/var/log/containers",
+    "/var/log/pods",
+)
+
+
+def note_folders(where: Places) -> None:
+    """Remember, once, which of these folders the machine did not have before the cluster."""
+    note = where.run / "absent-folders.json"
+    if not note.exists():
+        note.write_text(json.dumps([path for path in FOLDERS if not Path(path).exists()]))
+
+
+def remove_folders(where: Places) -> None:
+    """Remove those that the machine did not have; what was there before is not touched."""
+    note = where.run / "absent-folders.json"
+    if note.exists():
+        for path in json.loads(note.read_text()):
+            shutil.rmtree(path, ignore_errors=True)
+
 
 def remove_all(where: Places) -> None:
     """End every container of this cluster and unmount what was theirs. containerd must be down."""
     _end_processes()
     unmount_below(where.run, places.CONTAINERD_STATE)
+    remove_folders(where)
     _remove_groups()
     _remove_links(where)
     shutil.rmtree(places.CONTAINERD_STATE, ignore_errors=True)
