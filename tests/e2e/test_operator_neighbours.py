@@ -9,7 +9,8 @@ import pytest
 
 from e2e_kubectl import Kubectl
 from operator_scene import OperatorScene, play
-from process_memory import MIB, anonymous_bytes
+from process_figures import anonymous_bytes
+from process_memory import MIB
 from real_people import eventually
 
 pytestmark = pytest.mark.usefixtures("our_kinds")
