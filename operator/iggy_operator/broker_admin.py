@@ -142,6 +142,7 @@ class BrokerAdmin:
         self._turn = asyncio.Lock()
         self._connection: Connection | None = None
         self._trouble: _Trouble | None = None
+        self._sign = ""
         self._streams: _Listing[Stream] | None = None
         self._topics: dict[str, _Listing[TopicHeader]] = {}
 
@@ -238,6 +239,13 @@ class BrokerAdmin:
                 case _:
                     await self._call(_topic_call(stream, action))
                     await self._read_topic(stream, action.name)
+
+    def heard(self, sign: str) -> None:
+        """Something else says that it serves: try at once, however often it failed. Once a sign."""
+        if sign != self._sign and self._trouble is not None and not self._trouble.is_denied:
+            self._trouble.until_s = self._clock.monotonic_s()
+            self._trouble.failures = 0
+        self._sign = sign
 
     def forget(self) -> None:
         """Read everything anew: the broker says something else than the listings."""

@@ -148,3 +148,27 @@ def test_errors_of_the_cluster_have_a_class_for_each_status(status: int) -> None
     assert str(error) == "told"
     assert type(error) is not ClusterError or status == 401
     assert not isinstance(error, ThrottledError) or error.retry_after_s == 7
+
+
+def test_whoever_hears_that_it_serves_need_not_wait_but_only_once() -> None:
+    async def scenario() -> None:
+        case = Case()
+        case.broker.is_down = True
+        for _ in range(5):
+            with pytest.raises(BrokerDownError) as found:
+                await case.admin.streams()
+            case.clock.seconds += found.value.retry_in_s
+        attempts = case.broker.attempts
+        with pytest.raises(BrokerDownError):
+            await case.admin.streams()
+
+        for sign in ("first", "first", "second"):
+            case.admin.heard(sign)
+            with pytest.raises(BrokerDownError) as found:
+                await case.admin.streams()
+
+        assert case.broker.attempts == attempts + 3
+        assert found.value.retry_in_s == 1
+        assert found.value.down_for_s > 10
+
+    asyncio.run(scenario())

@@ -278,6 +278,24 @@ def test_a_broker_that_does_not_answer_is_not_ready() -> None:
     run_managed(scenario)
 
 
+def test_what_lives_in_a_broker_that_starts_for_long_is_there_as_soon_as_it_serves() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        stream = world.give_stream()
+        world.sets.binds_claims = False
+        world.give_managed()
+        await world.resync()
+        await world.go(900)
+        assert world.says(stream)[0] != "True"
+
+        world.sets.bind()
+        await world.go(10)
+
+        assert world.says(BROKER) == ("True", "Synced")
+        assert world.says(stream) == ("True", "Synced")
+
+    run_managed(scenario)
+
+
 def test_a_missing_right_to_list_optional_kinds_stops_nothing() -> None:
     async def scenario(world: ManagedWorld) -> None:
         def fail(call: Made) -> Exception | None:

@@ -175,6 +175,8 @@ async def _asked(world: World, entry: Entry, facts: Facts) -> Facts:
     """What the broker itself says."""
     try:
         admin = await world.brokers.admin(world.cluster, entry)
+        # A long start has made the pauses long for all that lives in it.
+        admin.heard(broker_report.serving_since(facts))
         return replace(facts, stats=await admin.stats(), users_count=await admin.users_count())
     except BrokerDeniedError as error:
         world.brokers.distrust(entry.ref)

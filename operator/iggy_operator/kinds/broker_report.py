@@ -25,7 +25,7 @@ from iggy_operator.desired.broker_config import shards_count
 from iggy_operator.desired.broker_pod import CONTAINER
 from iggy_operator.desired.metadata import RELEASE_HASH
 from iggy_operator.desired.staging import Change, change
-from iggy_operator.objects import is_deleting, status_of
+from iggy_operator.objects import is_deleting, status_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
 from iggy_wire.replies import Stats
@@ -79,6 +79,13 @@ class Facts:
 def is_serving(facts: Facts) -> bool:
     """Whether the broker can be asked."""
     return not facts.is_hibernated and facts.pod is not None and _is_ready(facts.pod)
+
+
+def serving_since(facts: Facts) -> str:
+    """Which pod serves, and since when: another text whenever it has begun to."""
+    assert facts.pod is not None, "it serves"
+    ready = next(row for row in status_of(facts.pod)["conditions"] if row["type"] == "Ready")
+    return f"{uid_of(facts.pod)} {ready.get('lastTransitionTime', '')}"
 
 
 def is_under_way(facts: Facts) -> bool:
