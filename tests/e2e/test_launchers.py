@@ -11,6 +11,7 @@ import pytest
 from e2e_kubectl import Kubectl
 from foreign_schemas import APACHE_FILE, KUBEFLOW_FILE, definition
 from iggy_operator.cluster import NotFoundError, Object, Ref
+from iggy_operator.program.api_kinds import API_KINDS
 from operator_scene import OperatorScene, play
 from played_operators import PlayedOperators, playing
 from real_people import eventually
@@ -49,6 +50,17 @@ class Sink:
             **spec,
         )
 
+    async def remove(self) -> None:
+        """With its user, which the operator must let go before the namespace can."""
+        await self.scene.people.remove(self.ref)
+
+        async def is_gone() -> bool:
+            path = API_KINDS["IggyUser"].path(namespace=self.scene.namespace)
+            users = (await self.scene.people.client.get(path))["items"]
+            return not users and not await self.spark.applications()
+
+        await eventually(is_gone, f"{self.ref} and what is its is gone", WITHIN_S)
+
     async def state(self) -> str:
         found = (await self.scene.people.get(self.ref)).get("status", {})
         return str(found.get("application", {}).get("state", ""))
@@ -78,7 +90,11 @@ def played(
         async with playing(scene.people.client, scene.namespace) as spark:
             await scene.give_topic()
             await asyncio.to_thread(scene.operator, RESYNC_SECONDS="5")
-            await scenario(Sink(scene, spark, launcher))
+            sink = Sink(scene, spark, launcher)
+            try:
+                await scenario(sink)
+            finally:
+                await sink.remove()
             assert spark.clashes == []
 
     play(tmp_path, kubectl, main)

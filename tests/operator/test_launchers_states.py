@@ -265,3 +265,18 @@ def test_of_a_java_stack_the_message_is_kept() -> None:
     assert short(text) == "cannot patch resource networkpolicies"
     assert len(short(STACK)) <= MESSAGE_CHARACTERS_MAX
     assert short("short: Message: all of it") == "short: Message: all of it"
+
+
+def test_apaches_restart_keeps_the_exit_code_of_the_end_before() -> None:
+    """It stays a moment in Failed, so that a pass may see the state after it alone."""
+    ended = {"name": "spark-kubernetes-driver", "state": {"terminated": {"exitCode": 2}}}
+    failed = {
+        "currentStateSummary": "Failed",
+        "lastObservedDriverStatus": {"containerStatuses": [ended]},
+    }
+    again = {"currentStateSummary": "ScheduledToRestart"}
+    status = {"currentState": again, "stateTransitionHistory": {"3": failed, "4": again}}
+
+    reading = read_apache({"metadata": {"name": "x"}, "status": status})
+
+    assert (reading.phase, reading.exit_code) == (Phase.FAILING, 2)

@@ -149,6 +149,8 @@ def read_apache(application: Mapping[str, Any]) -> Reading:
         ended_well = before.get("currentStateSummary") == "Succeeded"
         phase = Phase.FINISHED if ended_well else Phase.FAILED
     last = before if state in APACHE_ENDS else current
+    if state == "ScheduledToRestart":  # the end that it follows on was seen a moment before
+        last = _last_end(status)
     code = _exit_code((last.get("lastObservedDriverStatus") or {}).get("containerStatuses") or ())
     return Reading(
         phase=phase,
@@ -167,6 +169,13 @@ def _before_the_end(status: Mapping[str, Any]) -> Mapping[str, Any]:
         if history[key].get("currentStateSummary") not in APACHE_ENDS:
             return history[key]
     return {}
+
+
+def _last_end(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The newest entry of the history that tells how a driver ended."""
+    history: Mapping[str, Mapping[str, Any]] = status.get("stateTransitionHistory") or {}
+    newest = (history[key] for key in sorted(history, key=int, reverse=True))
+    return next((entry for entry in newest if entry.get("lastObservedDriverStatus")), {})
 
 
 def read_native(application: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Reading:
