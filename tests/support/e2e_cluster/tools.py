@@ -114,7 +114,7 @@ def _make(where: Places, build: Build) -> None:
         said = "\n".join(log.read_text(errors="replace").splitlines()[-OUTPUT_LINES_SHOWN:])
         raise ClusterError(
             f"{build.name} {build.version} could not be built; go needs its module proxy "
-            f"(go env GOPROXY) and about 3 GB of disk. The end of {log}:\n{said}"
+            f"(go env GOPROXY) and about 5 GB of disk. The end of {log}:\n{said}"
         )
     for program in build.programs:
         target = where.program(program, build.version)
