@@ -53,6 +53,28 @@ def test_the_default_broker_is_as_the_installation_says() -> None:
     run_managed(scenario)
 
 
+def test_a_default_broker_that_somebody_deletes_stays_away() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        broker = Ref("IggyBroker", "shop", "iggy")
+        world.start()
+        stream = world.give_stream(brokerRef={"name": "iggy"})
+        await world.resync()
+        await world.go(130)
+        assert world.says(stream) == ("True", "Synced")
+
+        world.cluster.remove(broker)
+        await world.go(130)
+
+        assert world.cluster.names("IggyBroker") == []
+        assert world.says(stream) == ("False", "BrokerNotFound")
+        other = world.give_stream("blog", brokerRef={"name": "iggy"})
+        await world.resync()
+        await world.go(130)
+        assert world.says(other) == ("True", "Synced"), "who has never been in one gets one"
+
+    run_managed(scenario)
+
+
 def test_a_default_broker_that_the_api_server_refuses_is_said() -> None:
     async def scenario(world: ManagedWorld) -> None:
         def refuse(call: Made) -> Exception | None:

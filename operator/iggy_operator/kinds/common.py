@@ -42,6 +42,8 @@ from iggy_wire.errors import ErrorCode
 _PASSWORD_BYTES: Final = 24
 _MADE_S: Final = 5.0
 """A new broker is looked for again."""
+_IDS: Final = frozenset({"streamId", "userId"})
+"""In the status of what has been in a broker."""
 TAKEN: Final = frozenset(
     {ErrorCode.STREAM_NAME_ALREADY_EXISTS, ErrorCode.TOPIC_NAME_ALREADY_EXISTS}
 )
@@ -113,12 +115,13 @@ def broker_of(world: World, entry: Entry, broker: Key) -> Entry:
 async def broker_for(world: World, entry: Entry, broker: Key, *, may_act: bool) -> Entry:
     """As `broker_of`; the default broker of the object's own namespace is made if there is none.
 
-    Its spec is the installation's. It has no owner, and nobody but a person deletes it. Raises
-    Blocked, ClusterError.
+    Its spec is the installation's. It has no owner, and nobody but a person deletes it: so an
+    object that has been in it does not bring it back. Raises Blocked, ClusterError.
     """
     is_default = broker == Key(entry.ref.namespace, DEFAULT_BROKER)
     ref = Ref("IggyBroker", broker.namespace, broker.name)
-    if may_act and is_default and world.cache.get(ref) is None:
+    has_been_in_one = not status_of(entry.value).keys().isdisjoint(_IDS)
+    if may_act and is_default and not has_been_in_one and world.cache.get(ref) is None:
         metadata = {"name": ref.name, "namespace": ref.namespace}
         spec = dict(world.product.default_broker)
         value = {"apiVersion": API_VERSION, "kind": ref.kind, "metadata": metadata, "spec": spec}
