@@ -110,18 +110,30 @@ class Kubectl:
                 process.terminate()
 
     @contextmanager
-    def api(self) -> Iterator[Api]:
-        """The API server as JSON over HTTP, with this kubeconfig's rights: for watches, patches."""
-        command = [*self._command(), "proxy", "--port=0", "--address=127.0.0.1"]
+    def streamed(self, *words: str) -> Iterator[Iterator[str]]:
+        """The lines of a command that goes on by itself, such as `get --watch`."""
+        command = [*self._command(), *words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
-                first = process.stdout.readline()
-                found = _LISTENING.search(first)
-                assert found, f"kubectl proxy: {first or 'it ended'}"
-                yield Api(f"http://127.0.0.1:{found[1]}")
+                yield process.stdout
             finally:
                 process.terminate()
+
+    @contextmanager
+    def proxied(self) -> Iterator[int]:
+        """A port of loopback where the API server answers in plain HTTP, with our rights."""
+        with self.streamed("proxy", "--port=0", "--address=127.0.0.1") as lines:
+            first = next(lines, "")
+            found = _LISTENING.search(first)
+            assert found, f"kubectl proxy: {first or 'it ended'}"
+            yield int(found[1])
+
+    @contextmanager
+    def api(self) -> Iterator[Api]:
+        """The API server as JSON over HTTP, with this kubeconfig's rights: for watches, patches."""
+        with self.proxied() as port:
+            yield Api(f"http://127.0.0.1:{port}")
 
     def _command(self) -> list[str]:
         return [
