@@ -354,6 +354,17 @@ def test_python_has_memory_beside_the_heap() -> None:
     assert memory(memory="1g", memoryOverhead="100m") == (1024, 100)
 
 
+@pytest.mark.parametrize(("conf", "cpu"), [({}, "1"), ({native.CORES_RESERVED: "100m"}, "100m")])
+def test_a_driver_reserves_its_cores_or_what_sparks_property_says(
+    conf: dict[str, str], cpu: str
+) -> None:
+    spark = {"launcher": "Native", "conf": conf, "podTemplate": LAKE_TEMPLATE}
+    application = native.application(job_of(sink_of(spark=spark)))
+
+    (container,) = application["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"]["cpu"] == cpu
+
+
 def test_an_amount_that_is_none_is_named() -> None:
     spark = {"podTemplate": LAKE_TEMPLATE, "executor": {"memoryOverhead": "lots"}}
 

@@ -17,6 +17,7 @@ LOOK: Final = ("python", "-m", "iggy_spark.alive")
 START_LOOK_S: Final = 10
 START_LOOKS: Final = 180
 """Half an hour: the job waits for others to leave its group, and looks at every file of a lake."""
+CORES_RESERVED: Final = "spark.kubernetes.driver.request.cores"
 COMMAND: Final = ("python", "-m", "iggy_spark.sink_job", "--config", f"{JOB_FOLDER}/{JOB_FILE}")
 
 
@@ -86,7 +87,9 @@ def _resources(job: SinkJob) -> Manifest:
     limits = {"memory": memory}
     if "coreLimit" in driver:
         limits["cpu"] = driver["coreLimit"]
-    return {"requests": {"cpu": str(driver["cores"]), "memory": memory}, "limits": limits}
+    # The property by which Spark's own launchers reserve less, or more, than they work with.
+    cpu = job.spark.get("conf", {}).get(CORES_RESERVED, str(driver["cores"]))
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": limits}
 
 
 def _stateful_set(job: SinkJob, template: Manifest) -> Manifest:
