@@ -3,6 +3,7 @@
 Also what leads to passes: changes that watches tell, and the resync that finds what they missed.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
@@ -13,6 +14,7 @@ from iggy_operator.cache import KINDS, Entry, Unreadable
 from iggy_operator.cluster import (
     ClusterError,
     ConflictError,
+    DeniedError,
     NotFoundError,
     Object,
     Ref,
@@ -32,6 +34,8 @@ from iggy_operator.queue import After, Done, Failed, Outcome
 from iggy_operator.reasons import Reason
 from iggy_operator.reporting import Reporter, acting, observing, stopped, trouble
 
+LOADED_AT_ONCE: Final = 100
+"""Objects of the first list that are read before others have their turn on the loop."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -79,8 +83,10 @@ class Passes:
         are known. Raises ClusterError.
         """
         for kind in KINDS:
-            for value in await self._world.cluster.list(kind):
+            for number, value in enumerate(await self._world.cluster.list(kind), 1):
                 self._add(self._world.cache.put(value).ref)
+                if number % LOADED_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # the Lease is to be renewed meanwhile
 
     async def resync(self) -> None:
         """Have a look at each object; read those anew that a list shows to be different.
@@ -135,6 +141,11 @@ class Passes:
                 value = await self._world.cluster.get(ref)
             except NotFoundError:
                 self._forget(ref)
+            except DeniedError:
+                if ref.namespace not in self._world.ending:
+                    self._stale.add(ref)
+                    raise
+                self._forget(ref)  # it has gone with its namespace, as our right to read it
             except BaseException:
                 self._stale.add(ref)
                 raise
@@ -173,6 +184,8 @@ class Passes:
     async def _run(self, entry: Entry) -> Outcome:
         if is_deleting(entry.value):
             return await self._release(entry)
+        if entry.ref.namespace in self._world.ending:
+            return Done()  # nothing can be made in there any more
         if has_finalizer(entry.value) and _is_let_go(entry):
             await set_finalizer(self._world, entry, wanted=False)
         may_act = not (_is_let_go(entry, "unmanaged") or is_annotated(entry.value, "paused"))
@@ -222,7 +235,7 @@ class Passes:
 
     async def _released(self, entry: Entry) -> Release:
         """What was deleted in the broker. Raises Blocked while the object must wait."""
-        if _is_let_go(entry):
+        if _is_let_go(entry) or entry.ref.namespace in self._world.ending:
             return Release()
         if is_annotated(entry.value, "paused"):
             raise Blocked(Reason.PAUSED, "nothing is deleted while the object is paused")

@@ -64,6 +64,8 @@ class World:
     """32 characters that need no quoting in a URL."""
     meter: Meter = NO_METER
     turns: Turns = field(default_factory=Turns)
+    ending: set[str] = field(default_factory=set)
+    """Namespaces that are being deleted, as `endings` has noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,8 @@ def _owner(world: World, entry: Entry, broker: Entry) -> Entry:
 
 async def hold(world: World, entry: Entry, policy: DeletionPolicy) -> None:
     """Put our finalizer on, or take it off, as the policy says: before anything is made."""
-    is_wanted = policy != "Retain" and not is_annotated(entry.value, "force-release")
+    is_free = is_annotated(entry.value, "force-release") or entry.ref.namespace in world.ending
+    is_wanted = policy != "Retain" and not is_free
     if is_wanted != has_finalizer(entry.value):
         await set_finalizer(world, entry, wanted=is_wanted)
 

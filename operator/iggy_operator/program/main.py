@@ -21,7 +21,7 @@ from iggy_operator.program.api_client import ApiClient
 from iggy_operator.program.api_cluster import ApiCluster
 from iggy_operator.program.definitions import trouble_with_definitions
 from iggy_operator.program.http_server import Answers, served
-from iggy_operator.program.lease import Lease, LeaseLostError
+from iggy_operator.program.lease import Lease, LeaseLostError, identity_of
 from iggy_operator.program.loop_lag import TROUBLE_S, LoopLag
 from iggy_operator.program.metrics import Metrics
 from iggy_operator.program.settings import Settings
@@ -55,7 +55,7 @@ class Replica:
             self._client,
             self._clock,
             Ref("Lease", settings.namespace, settings.lease_name),
-            identity=settings.pod_name,
+            identity=identity_of(settings.pod_name),
             duration_s=settings.lease_seconds,
         )
         cluster = ApiCluster(
@@ -64,7 +64,12 @@ class Replica:
             identity=settings.pod_name,
             namespaces=settings.watch_namespaces,
         )
-        tuning = Tuning(settings.workers, settings.resync_seconds, self._metrics)
+        tuning = Tuning(
+            settings.workers,
+            settings.resync_seconds,
+            self._metrics,
+            namespaces=settings.watch_namespaces or (settings.namespace,),
+        )
         self._core = Core(
             cluster, AsyncClient.connect, self._clock, random.random, settings.release, tuning
         )

@@ -1,0 +1,169 @@
+"""A namespace ends, and our rights in it end at any moment: nothing of ours holds it up."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from desired_cases import RELEASE
+from iggy_operator import core as core_module
+from iggy_operator import endings
+from iggy_operator.clock import SystemClock
+from iggy_operator.cluster import ConflictError, DeniedError, Ref, UnreachableError
+from iggy_operator.core import Core, Tuning
+from iggy_operator.objects import FINALIZER
+from operator_world import NAMESPACE, OperatorWorld, run_in
+from planted_faults import Made
+from waiting import WITHIN_S
+
+TOPIC = Ref("IggyTopic", NAMESPACE, "orders")
+USER = Ref("IggyUser", NAMESPACE, "fraud")
+HELD = (TOPIC, USER)
+
+
+async def given_all(world: OperatorWorld) -> None:
+    world.give_broker()
+    world.give_stream()
+    world.give_topic(deletionPolicy="Delete")
+    world.give_user()
+    await world.resync()
+    assert [world.finalizers(ref) for ref in HELD] == [[FINALIZER], [FINALIZER]]
+
+
+def mark_namespace(world: OperatorWorld, **more: Any) -> None:
+    """It is there; `deletionTimestamp`: somebody has deleted it, and Kubernetes has not begun."""
+    metadata = {"name": NAMESPACE, "uid": "n", **more}
+    ref = Ref("Namespace", "", NAMESPACE)
+    world.cluster.objects[ref] = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+DELETED = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
+
+
+def deny_everything(call: Made) -> Exception | None:
+    return DeniedError("forbidden")
+
+
+def test_what_is_in_it_is_let_go_before_our_rights_are_gone() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given_all(world)
+        mark_namespace(world, **DELETED)
+
+        await endings.look(world.world, (NAMESPACE,))
+        world.faults.fail = deny_everything
+        world.cluster.end_namespace(NAMESPACE)
+
+        assert [ref for ref in world.cluster.objects if ref.namespace == NAMESPACE] == []
+        assert ("shop", "orders") in world.broker.topics
+        await world.settle()
+        assert world.world.cache.get(TOPIC) is None
+
+    run_in(scenario)
+
+
+def test_a_living_namespace_is_left_alone() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given_all(world)
+        mark_namespace(world)
+
+        await endings.look(world.world, (NAMESPACE, "elsewhere"))
+
+        assert [world.finalizers(ref) for ref in HELD] == [[FINALIZER], [FINALIZER]]
+
+    run_in(scenario)
+
+
+def test_in_a_namespace_that_ends_nothing_is_made_and_nothing_held_again() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given_all(world)
+        mark_namespace(world, **DELETED)
+        await endings.look(world.world, (NAMESPACE,))
+        world.faults.calls.clear()
+
+        world.broker.topics.clear()
+        world.cluster.change_spec(TOPIC, partitions=3)
+        world.give_topic("late", deletionPolicy="Delete")
+        await world.go(130)
+
+        assert world.writes() == []
+
+    run_in(scenario)
+
+
+def test_one_of_the_same_name_that_is_made_later_is_worked_on() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given_all(world)
+        mark_namespace(world, **DELETED)
+        await endings.look(world.world, (NAMESPACE,))
+        world.cluster.end_namespace(NAMESPACE)
+        del world.cluster.objects[Ref("Namespace", "", NAMESPACE)]
+        await endings.look(world.world, (NAMESPACE,))
+
+        mark_namespace(world)
+        world.give_broker()
+        world.give_stream()
+        world.give_topic(deletionPolicy="Delete")
+        await world.resync()
+        await endings.look(world.world, (NAMESPACE,))
+
+        assert world.finalizers(TOPIC) == [FINALIZER]
+        assert world.says(TOPIC) == ("True", "Synced")
+
+    run_in(scenario)
+
+
+def test_a_look_that_is_denied_changes_nothing() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given_all(world)
+        mark_namespace(world, **DELETED)
+        await endings.look(world.world, (NAMESPACE,))
+        world.faults.fail = deny_everything
+
+        await endings.look(world.world, (NAMESPACE,))
+
+        assert world.world.ending == {NAMESPACE}
+
+    run_in(scenario)
+
+
+@pytest.mark.parametrize("error", [ConflictError("changed"), UnreachableError("cut")])
+def test_one_that_cannot_be_let_go_is_tried_again_and_keeps_no_other(error: Exception) -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given_all(world)
+        mark_namespace(world, **DELETED)
+
+        def fail(call: Made) -> Exception | None:
+            return error if call.verb == "remove_finalizer" and "orders" in call.what else None
+
+        world.faults.fail = fail
+        await endings.look(world.world, (NAMESPACE,))
+        assert [world.finalizers(ref) for ref in HELD] == [[FINALIZER], []]
+
+        world.faults.fail = lambda call: None
+        await endings.look(world.world, (NAMESPACE,))
+        assert [world.finalizers(ref) for ref in HELD] == [[], []]
+
+    run_in(scenario)
+
+
+def test_the_operator_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_module.endings, "LOOK_S", 0.01)
+
+    async def main() -> None:
+        world = OperatorWorld()
+        await given_all(world)
+        tuning = Tuning(namespaces=(NAMESPACE,))
+        core = Core(
+            world.cluster, world.broker.connect, SystemClock(), lambda: 0.5, RELEASE, tuning
+        )
+        running = asyncio.create_task(core.run())
+        try:
+            mark_namespace(world, **DELETED)
+            async with asyncio.timeout(WITHIN_S):
+                while any(world.finalizers(ref) for ref in HELD):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        finally:
+            core.stop()
+            await running
+
+    asyncio.run(main())
