@@ -123,6 +123,20 @@ def test_an_imported_password_is_followed_and_its_secret_never_written() -> None
     run_managed(scenario)
 
 
+def test_an_imported_password_is_followed_within_a_minute() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        world.give_secret("ours", username="boss", password="first-of-ours")
+        await started(world, rootCredentialsSecretName="ours")
+        await world.go(61)
+
+        world.give_secret("ours", username="boss", password="second-of-ours")
+        await world.go(40)
+
+        assert world.broker.password == "second-of-ours"
+
+    run_managed(scenario)
+
+
 @pytest.mark.parametrize(
     ("values", "reason", "words"),
     [

@@ -162,7 +162,7 @@ def test_an_imported_password_is_used_and_followed() -> None:
         version = world.status(user)["passwordSecretVersion"]
 
         world.give_secret("mine", password="second-of-mine")
-        await world.go(65)
+        await world.go(40)
         assert world.broker.people["fraud"].password == "second-of-mine"
         assert world.secret("fraud-iggy", "password") == "second-of-mine"
         assert world.status(user)["passwordSecretVersion"] != version

@@ -25,6 +25,7 @@ from iggy_operator.desired.broker_config import shards_count
 from iggy_operator.desired.broker_pod import CONTAINER
 from iggy_operator.desired.metadata import RELEASE_HASH
 from iggy_operator.desired.staging import Change, change
+from iggy_operator.kinds.common import IMPORTED_S
 from iggy_operator.objects import is_deleting, status_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
@@ -97,7 +98,9 @@ def again_s(facts: Facts) -> float | None:
     """When the next pass makes sense."""
     if facts.trouble is not None:
         return facts.trouble.again_s
-    return PROGRESS_S if _step(facts) else None
+    if _step(facts):
+        return PROGRESS_S
+    return IMPORTED_S if "rootCredentialsSecretName" in facts.broker.spec else None
 
 
 def conditions_of(facts: Facts) -> tuple[Condition, ...]:

@@ -1,6 +1,6 @@
 """What all passes share: their world, their result, the way to a broker, the finalizer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from secrets import token_urlsafe
 from typing import Any, Final
@@ -40,6 +40,8 @@ from iggy_operator.turns import Turns
 from iggy_wire.errors import ErrorCode
 
 _PASSWORD_BYTES: Final = 24
+IMPORTED_S: Final = 30.0
+"""People's Secrets are not watched: they are read so often, so that a change counts in a minute."""
 _MADE_S: Final = 5.0
 """A new broker is looked for again."""
 _IDS: Final = frozenset({"streamId", "userId"})
@@ -64,8 +66,8 @@ class World:
     """32 characters that need no quoting in a URL."""
     meter: Meter = NO_METER
     turns: Turns = field(default_factory=Turns)
-    ending: set[str] = field(default_factory=set)
-    """Namespaces that are being deleted, as `endings` has noticed."""
+    ending: Collection[str] = ()
+    """Namespaces that are being deleted, at each moment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,8 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     }
     if notes:
         fields["lastRotationTime"] = time_text(world.clock.now_s())
-    return Verdict(Report(_conditions(user, unresolved), fields), notes=notes)
+    again_s = common.IMPORTED_S if "passwordSecretRef" in user.spec else None
+    return Verdict(Report(_conditions(user, unresolved), fields), notes=notes, again_s=again_s)
 
 
 async def release(world: World, entry: Entry) -> Release:
