@@ -6,11 +6,10 @@ Whoever watches calls `changed`; who probes reads `trouble`. Knows no watch libr
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from iggy_operator import endings
 from iggy_operator.backoff import Chance, pause_s
 from iggy_operator.broker_admin import Connect
 from iggy_operator.brokers import BrokerPool
@@ -40,8 +39,8 @@ class Tuning:
     workers: int = WORKERS
     resync_s: float = RESYNC_S
     meter: Meter = NO_METER
-    namespaces: Sequence[str] = ()
-    """Those in which our rights, or we ourselves, end with the namespace."""
+    ending: Collection[str] = ()
+    """Namespaces that are being deleted, at each moment: see `endings`."""
 
 
 class Core:
@@ -64,8 +63,15 @@ class Core:
         self.is_loaded = False
         self._queue: WorkQueue[Ref] = WorkQueue(chance)
         self._brokers = BrokerPool(connect, clock, chance, tuning.meter)
-        world = World(cluster, self.cache, self._brokers, clock, product, meter=tuning.meter)
-        self._world = world
+        world = World(
+            cluster,
+            self.cache,
+            self._brokers,
+            clock,
+            product,
+            meter=tuning.meter,
+            ending=tuning.ending,
+        )
         self._workers: Workers[Ref] = Workers(self._queue, clock, self._pass, count=tuning.workers)
         self._passes = Passes(world, add=self._workers.add, check=self._workers.check)
         self._numbers = itertools.count(1)
@@ -122,7 +128,6 @@ class Core:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._workers.run())
                     tasks.create_task(self._resync_for_ever())
-                    tasks.create_task(self._look_at_namespaces())
         finally:
             await self._brokers.keep_only(())
 
@@ -158,14 +163,6 @@ class Core:
             else:
                 failures = 0
                 self._resynced_s = self._clock.monotonic_s()
-
-    async def _look_at_namespaces(self) -> None:
-        while not self._is_stopping.is_set():
-            try:
-                await endings.look(self._world, self._tuning.namespaces)
-            except ClusterError as error:
-                _LOG.debug("namespaces: the API server: %s", error)  # others say so louder
-            await self._pause(endings.LOOK_S)
 
     async def _pause(self, seconds: float) -> None:
         """Or until `stop`."""

@@ -5,12 +5,8 @@ from typing import Any
 
 import pytest
 
-from desired_cases import RELEASE
-from iggy_operator import core as core_module
 from iggy_operator import endings
-from iggy_operator.clock import SystemClock
 from iggy_operator.cluster import ConflictError, DeniedError, Ref, UnreachableError
-from iggy_operator.core import Core, Tuning
 from iggy_operator.objects import FINALIZER
 from operator_world import NAMESPACE, OperatorWorld, run_in
 from planted_faults import Made
@@ -37,6 +33,11 @@ def mark_namespace(world: OperatorWorld, **more: Any) -> None:
     world.cluster.objects[ref] = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
+async def look(world: OperatorWorld, *namespaces: str) -> None:
+    for namespace in namespaces or (NAMESPACE,):
+        await world.endings.look(namespace)
+
+
 DELETED = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
 
 
@@ -49,7 +50,7 @@ def test_what_is_in_it_is_let_go_before_our_rights_are_gone() -> None:
         await given_all(world)
         mark_namespace(world, **DELETED)
 
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
         world.faults.fail = deny_everything
         world.cluster.end_namespace(NAMESPACE)
 
@@ -66,7 +67,7 @@ def test_a_living_namespace_is_left_alone() -> None:
         await given_all(world)
         mark_namespace(world)
 
-        await endings.look(world.world, (NAMESPACE, "elsewhere"))
+        await look(world, NAMESPACE, "elsewhere")
 
         assert [world.finalizers(ref) for ref in HELD] == [[FINALIZER], [FINALIZER]]
 
@@ -77,7 +78,7 @@ def test_in_a_namespace_that_ends_nothing_is_made_and_nothing_held_again() -> No
     async def scenario(world: OperatorWorld) -> None:
         await given_all(world)
         mark_namespace(world, **DELETED)
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
         world.faults.calls.clear()
 
         world.broker.topics.clear()
@@ -94,17 +95,17 @@ def test_one_of_the_same_name_that_is_made_later_is_worked_on() -> None:
     async def scenario(world: OperatorWorld) -> None:
         await given_all(world)
         mark_namespace(world, **DELETED)
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
         world.cluster.end_namespace(NAMESPACE)
         del world.cluster.objects[Ref("Namespace", "", NAMESPACE)]
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
 
         mark_namespace(world)
         world.give_broker()
         world.give_stream()
         world.give_topic(deletionPolicy="Delete")
         await world.resync()
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
 
         assert world.finalizers(TOPIC) == [FINALIZER]
         assert world.says(TOPIC) == ("True", "Synced")
@@ -116,12 +117,12 @@ def test_a_look_that_is_denied_changes_nothing() -> None:
     async def scenario(world: OperatorWorld) -> None:
         await given_all(world)
         mark_namespace(world, **DELETED)
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
         world.faults.fail = deny_everything
 
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
 
-        assert world.world.ending == {NAMESPACE}
+        assert world.endings.ending == {NAMESPACE}
 
     run_in(scenario)
 
@@ -136,34 +137,34 @@ def test_one_that_cannot_be_let_go_is_tried_again_and_keeps_no_other(error: Exce
             return error if call.verb == "remove_finalizer" and "orders" in call.what else None
 
         world.faults.fail = fail
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
         assert [world.finalizers(ref) for ref in HELD] == [[FINALIZER], []]
 
         world.faults.fail = lambda call: None
-        await endings.look(world.world, (NAMESPACE,))
+        await look(world)
         assert [world.finalizers(ref) for ref in HELD] == [[], []]
 
     run_in(scenario)
 
 
-def test_the_operator_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_module.endings, "LOOK_S", 0.01)
+def test_it_goes_on_looking_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "LOOK_S", 0.01)
 
-    async def main() -> None:
-        world = OperatorWorld()
+    async def scenario(world: OperatorWorld) -> None:
         await given_all(world)
-        tuning = Tuning(namespaces=(NAMESPACE,))
-        core = Core(
-            world.cluster, world.broker.connect, SystemClock(), lambda: 0.5, RELEASE, tuning
-        )
-        running = asyncio.create_task(core.run())
-        try:
-            mark_namespace(world, **DELETED)
-            async with asyncio.timeout(WITHIN_S):
-                while any(world.finalizers(ref) for ref in HELD):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-        finally:
-            core.stop()
-            await running
+        looks = 0
 
-    asyncio.run(main())
+        def fail(call: Made) -> Exception | None:
+            nonlocal looks
+            looks += call.verb == "get"
+            return UnreachableError("cut") if looks < 3 else None
+
+        world.faults.fail = fail
+        mark_namespace(world, **DELETED)
+        running = asyncio.create_task(world.endings.run())
+        async with asyncio.timeout(WITHIN_S):
+            while any(world.finalizers(ref) for ref in HELD):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        running.cancel()
+
+    run_in(scenario)

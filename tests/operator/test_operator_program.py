@@ -16,6 +16,7 @@ from published_kinds import published
 from scripted_api import scripted, status, write_kubeconfig
 
 WITHIN_S = 40.0
+NAMESPACE = "/api/v1/namespaces/default"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/iggy-operator"
 
 
@@ -38,6 +39,8 @@ class StartApi:
             metadata["resourceVersion"] = str(self.version)
             spec = {"holderIdentity": "somebody-else", "leaseDurationSeconds": 3}
             return web.json_response({"kind": "Lease", "metadata": metadata, "spec": spec})
+        if request.path == NAMESPACE and request.method == "GET":
+            return status(404, "whether it ends, everybody looks")
         self.others.append(f"{request.method} {request.path}")
         return status(500, "nobody should ask for this")
 

@@ -15,6 +15,7 @@ from iggy_operator.brokers import BrokerPool
 from iggy_operator.cache import KINDS, ObjectCache
 from iggy_operator.cluster import Object, Ref
 from iggy_operator.conditions import found
+from iggy_operator.endings import Endings
 from iggy_operator.kinds.common import World
 from iggy_operator.passes import Passes
 from iggy_operator.queue import WorkQueue
@@ -60,7 +61,9 @@ class OperatorWorld:
         """A new process: it remembers nothing, and begins with a resync."""
         cache = ObjectCache()
         self.pool = BrokerPool(self._connect, self.clock, lambda: 0.5)
-        self.world = World(self.cluster, cache, self.pool, self.clock, self.product)
+        self.endings = Endings(self.cluster, (NAMESPACE,))
+        ending = self.endings.ending
+        self.world = World(self.cluster, cache, self.pool, self.clock, self.product, ending=ending)
         self.queue = WorkQueue(lambda: 0.5)
         self._next_resync_s = self.clock.seconds
         self._is_loaded = False

@@ -16,6 +16,7 @@ from iggy_operator import VERSION
 from iggy_operator.clock import Clock, SystemClock
 from iggy_operator.cluster import ClusterError, Ref
 from iggy_operator.core import Core, Tuning
+from iggy_operator.endings import Endings
 from iggy_operator.program.api_access import Access
 from iggy_operator.program.api_client import ApiClient
 from iggy_operator.program.api_cluster import ApiCluster
@@ -64,11 +65,12 @@ class Replica:
             identity=settings.pod_name,
             namespaces=settings.watch_namespaces,
         )
+        self._endings = Endings(cluster, settings.watch_namespaces or (settings.namespace,))
         tuning = Tuning(
             settings.workers,
             settings.resync_seconds,
             self._metrics,
-            namespaces=settings.watch_namespaces or (settings.namespace,),
+            ending=self._endings.ending,
         )
         self._core = Core(
             cluster, AsyncClient.connect, self._clock, random.random, settings.release, tuning
@@ -96,7 +98,7 @@ class Replica:
         try:
             async with served(self._settings.http_port, answers) as port:
                 _LOG.info("iggy-operator %s: probes and metrics on port %d", VERSION, port)
-                async with _beside(self._lag.run()):
+                async with _beside(self._lag.run()), _beside(self._endings.run()):
                     return await self._until_stopped()
         except OSError as error:
             _LOG.error("cannot serve port %d: %s", self._settings.http_port, error)
