@@ -43,6 +43,11 @@ def topic(name: str = TOPIC, **spec: Any) -> Document:
     return ours("IggyTopic", name, **{"streamRef": reference, "partitions": PARTITIONS, **spec})
 
 
+def small_driver() -> Document:
+    """`spark` of a sink: so little reserved that others have room beside it."""
+    return {"launcher": "Native", "conf": {"spark.kubernetes.driver.request.cores": "50m"}}
+
+
 def make(kubectl: Kubectl, *documents: Document) -> None:
     """Apply objects of ours, and return when all are Ready with their present spec."""
     kubectl.apply(*documents)
