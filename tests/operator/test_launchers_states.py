@@ -267,16 +267,42 @@ def test_of_a_java_stack_the_message_is_kept() -> None:
     assert short("short: Message: all of it") == "short: Message: all of it"
 
 
-def test_apaches_restart_keeps_the_exit_code_of_the_end_before() -> None:
-    """It stays a moment in Failed, so that a pass may see the state after it alone."""
-    ended = {"name": "spark-kubernetes-driver", "state": {"terminated": {"exitCode": 2}}}
+@pytest.mark.parametrize("is_trimmed", [True, False])
+@pytest.mark.parametrize(
+    ("end", "exit_code"),
+    [(entry("Failed", 2), 2), (entry("Succeeded"), 0), (entry("Failed"), None)],
+)
+def test_apaches_restart_keeps_the_exit_code_of_the_end_before(
+    end: dict[str, Any], exit_code: int | None, is_trimmed: bool
+) -> None:
+    """An end lasts a moment, so that a pass may see the restart alone. By default the operator
+    moves the history of the attempt that ended; of those before it nothing counts.
+    """
+    again = entry("ScheduledToRestart")
+    ended_before = [entry("Failed", 4), entry("ScheduledToRestart"), entry("RunningHealthy"), end]
+    if is_trimmed:
+        old = {str(number): one for number, one in enumerate(ended_before)}
+        summary = {"attemptInfo": {"id": 1}, "stateTransitionHistory": old}
+        value = apache("ScheduledToRestart", previousAttemptSummary=summary)
+        value["status"]["stateTransitionHistory"] = {"4": again}
+    else:
+        summary = {"attemptInfo": {"id": 1}}
+        value = apache("ScheduledToRestart", *ended_before, again, previousAttemptSummary=summary)
+
+    reading = read_apache(value)
+
+    assert (reading.phase, reading.exit_code) == (Phase.FAILING, exit_code)
+
+
+def test_apaches_driver_is_quoted_where_its_operator_says_less() -> None:
     failed = {
         "currentStateSummary": "Failed",
-        "lastObservedDriverStatus": {"containerStatuses": [ended]},
+        "message": "The driver failed.",
+        "lastObservedDriverStatus": {
+            "containerStatuses": [ended(2, message="topic: `ordrs` does not exist")]
+        },
     }
-    again = {"currentStateSummary": "ScheduledToRestart"}
-    status = {"currentState": again, "stateTransitionHistory": {"3": failed, "4": again}}
+    value = apache("Failed", failed)
+    value["status"]["currentState"] = failed
 
-    reading = read_apache({"metadata": {"name": "x"}, "status": status})
-
-    assert (reading.phase, reading.exit_code) == (Phase.FAILING, 2)
+    assert read_apache(value).message == "topic: `ordrs` does not exist"

@@ -149,13 +149,17 @@ def read_apache(application: Mapping[str, Any]) -> Reading:
         ended_well = before.get("currentStateSummary") == "Succeeded"
         phase = Phase.FINISHED if ended_well else Phase.FAILED
     last = before if state in APACHE_ENDS else current
-    if state == "ScheduledToRestart":  # the end that it follows on was seen a moment before
-        last = _last_end(status)
-    code = _exit_code((last.get("lastObservedDriverStatus") or {}).get("containerStatuses") or ())
+    if state == "ScheduledToRestart":  # the end that it follows on lasts a moment only
+        before = last = _end_before_restart(status)
+    containers = (last.get("lastObservedDriverStatus") or {}).get("containerStatuses") or ()
+    code = _exit_code(containers)
+    if code is None and last.get("currentStateSummary") == "Succeeded":
+        code = 0  # which it does not tell
+    message = _last_words(containers) or current.get("message") or before.get("message")
     return Reading(
         phase=phase,
         state=state,
-        message=short(current.get("message") or before.get("message") or ""),
+        message=short(message or ""),
         exit_code=code,
         attempts=number + 1 if state else 0,
         driver_pod=f"{application['metadata']['name']}-{number}-driver" if state else "",
@@ -163,19 +167,22 @@ def read_apache(application: Mapping[str, Any]) -> Reading:
 
 
 def _before_the_end(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The newest entry of the history that is a verdict. Its keys are numbers, as text."""
-    history: Mapping[str, Mapping[str, Any]] = status.get("stateTransitionHistory") or {}
-    for key in sorted(history, key=int, reverse=True):
-        if history[key].get("currentStateSummary") not in APACHE_ENDS:
-            return history[key]
-    return {}
+    """The newest entry of the history that is a verdict."""
+    return next(
+        (one for one in _newest(status) if one.get("currentStateSummary") not in APACHE_ENDS), {}
+    )
 
 
-def _last_end(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The newest entry of the history that tells how a driver ended."""
+def _end_before_restart(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the attempt before ended. Its history moves to a place of its own, unless told not to."""
+    attempt = status.get("previousAttemptSummary") or {}
+    return next(iter((*_newest(attempt), *_newest(status)[1:])), {})
+
+
+def _newest(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A history, the newest entry first. Its keys are numbers, as text."""
     history: Mapping[str, Mapping[str, Any]] = status.get("stateTransitionHistory") or {}
-    newest = (history[key] for key in sorted(history, key=int, reverse=True))
-    return next((entry for entry in newest if entry.get("lastObservedDriverStatus")), {})
+    return [history[key] for key in sorted(history, key=int, reverse=True)]
 
 
 def read_native(application: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Reading:
@@ -248,12 +255,20 @@ def _container(statuses: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def _exit_code(statuses: Sequence[Mapping[str, Any]]) -> int | None:
+    ended = _ended(statuses)
+    return int(ended["exitCode"]) if ended else None
+
+
+def _last_words(statuses: Sequence[Mapping[str, Any]]) -> str:
+    """Of the driver: what it printed at last."""
+    return str(_ended(statuses).get("message") or "")
+
+
+def _ended(statuses: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The driver's end, the last one; empty if it has not ended."""
     container = _container(statuses)
-    for part in ("state", "lastState"):
-        ended = (container.get(part) or {}).get("terminated")
-        if ended is not None:
-            return int(ended["exitCode"])
-    return None
+    ends = ((container.get(part) or {}).get("terminated") for part in ("state", "lastState"))
+    return next((end for end in ends if end), {})
 
 
 def short(text: str) -> str:
