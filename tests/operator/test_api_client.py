@@ -223,3 +223,37 @@ def test_lists_come_in_pages_and_say_what_they_hold(tmp_path: Path) -> None:
         "/api/v1/namespaces/b/pods"
     ] * 3
     assert asked[0][1] == {"limit": "500", "labelSelector": "x/y=1,z=2"}
+
+
+def test_a_namespace_that_took_our_role_along_leaves_the_lists_of_the_others_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from iggy_operator.clock import SystemClock
+    from iggy_operator.program.api_cluster import ApiCluster
+
+    denied = {"gone"}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        namespace = request.path.split("/")[4]
+        if namespace in denied:
+            return status(403, f"you may not list pods in {namespace}")
+        return web.json_response({"items": [{"metadata": {"name": "p", "namespace": namespace}}]})
+
+    async def main() -> None:
+        async with scripted(answer) as api:
+            client = ApiClient(access_to(tmp_path, api.url))
+            cluster = ApiCluster(client, SystemClock(), identity="me", namespaces=("a", "gone"))
+            found = await cluster.list("Pod")
+            assert [item["metadata"]["namespace"] for item in found] == ["a"]
+            assert "you may not list pods in gone" in caplog.text
+
+            # Where nothing is left to work on, that is trouble; and who asks for one is told.
+            denied.add("a")
+            with pytest.raises(DeniedError):
+                await cluster.list("Pod")
+            denied.remove("a")
+            with pytest.raises(DeniedError):
+                await cluster.list("Pod", namespace="gone")
+            await client.close()
+
+    asyncio.run(main())

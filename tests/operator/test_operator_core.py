@@ -15,6 +15,7 @@ from iggy_operator import core as core_module
 from iggy_operator.clock import SystemClock
 from iggy_operator.cluster import Ref, UnreachableError
 from iggy_operator.core import KEY_AGE_S_MAX, RESYNC_S, RESYNCS_MISSED_MAX, Core, Tuning
+from iggy_operator.passes import LOADED_AT_ONCE
 from operator_world import HandClock, OperatorWorld
 from planted_faults import Made
 from waiting import WITHIN_S
@@ -127,6 +128,28 @@ def test_lists_that_fail_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> Non
             await until(lambda: are_ready(world, [stream]))
 
         await with_core(world, scenario)
+
+    asyncio.run(main())
+
+
+def test_others_have_their_turn_while_many_objects_are_read() -> None:
+    async def main() -> None:
+        world = OperatorWorld()
+        for number in range(3 * LOADED_AT_ONCE):
+            world.give_stream(name=f"s{number}")
+        core = Core(world.cluster, world.broker.connect, SystemClock(), lambda: 0.5, RELEASE)
+        seen: set[int] = set()
+
+        async def look() -> None:
+            while True:
+                seen.add(len(core.cache.of_kind("IggyStream")))
+                await asyncio.sleep(0)
+
+        looking = asyncio.create_task(look())
+        await core._passes.load()
+        looking.cancel()
+
+        assert {LOADED_AT_ONCE, 2 * LOADED_AT_ONCE} <= seen
 
     asyncio.run(main())
 

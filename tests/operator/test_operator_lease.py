@@ -16,7 +16,7 @@ from iggy_operator.cluster import (
     UnreachableError,
 )
 from iggy_operator.program.api_client import ApiClient
-from iggy_operator.program.lease import Lease, LeaseLostError
+from iggy_operator.program.lease import Lease, LeaseLostError, identity_of
 from simulation.loop import Schedule, SimulatedLoop
 
 DURATION_S = 15
@@ -229,12 +229,36 @@ def test_a_lease_that_somebody_else_has_taken_is_lost_at_once() -> None:
     run(scenario)
 
 
-def test_a_replica_that_starts_again_under_its_name_goes_on() -> None:
+def test_two_processes_with_one_pods_name_never_work_at_once() -> None:
     async def scenario(api: LeaseApi) -> None:
+        first, second = await lease(api, identity_of("a")), await lease(api, identity_of("a"))
+        await first.acquire()
+        holding = asyncio.create_task(first.hold())
+        waiting = asyncio.create_task(second.acquire())
+
+        await asyncio.sleep(1_000)
+        assert not waiting.done()
+        assert second.holder == api.holder
+        assert api.holder.startswith("a_")
+
+        holding.cancel()
+        waiting.cancel()
+
+    run(scenario)
+
+
+def test_who_does_not_know_whether_it_got_the_lease_finds_out() -> None:
+    async def scenario(api: LeaseApi) -> None:
+        request = api.request
+
+        async def lose_the_answer(method: str, path: str, *, body: Mapping[str, Any]) -> Any:
+            api.request = request  # type: ignore[method-assign]
+            await request(method, path, body=body)
+            raise UnreachableError("cut off")
+
+        api.request = lose_the_answer  # type: ignore[method-assign]
         await (await lease(api, "a")).acquire()
 
-        await (await lease(api, "a")).acquire()
-
-        assert now_s() == 0
+        assert now_s() == pytest.approx(DURATION_S / 3, abs=0.01)
 
     run(scenario)

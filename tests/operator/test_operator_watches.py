@@ -73,7 +73,8 @@ def run(
                 )
             )
             running = asyncio.create_task(watches.run())
-            await until(lambda: api.watches[API_KINDS["IggyTopic"].path()])
+            path = API_KINDS["IggyTopic"].path(namespace=next(iter(ears.get("namespaces", ("",)))))
+            await until(lambda: api.watches[path])
             try:
                 await scenario(api, listener, watches)
             finally:
@@ -190,7 +191,7 @@ def test_deaf_watches_are_begun_anew_and_trouble_is_told_when_that_does_not_help
 def test_a_spark_operator_that_is_installed_later_is_watched_and_one_that_goes_is_no_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches_module, "SPARK_LOOK_S", 0.3)
+    monkeypatch.setattr(watches_module, "SCOPE_LOOK_S", 0.3)
     name, kind = next(iter(SPARK_KINDS.items()))
 
     async def scenario(api: WatchedApi, listener: Listener, watches: Watches) -> None:
@@ -208,3 +209,28 @@ def test_a_spark_operator_that_is_installed_later_is_watched_and_one_that_goes_i
         await listener.must_hear(Ref("IggyTopic", "shop", "orders"))
 
     run(tmp_path, scenario)
+
+
+def test_a_namespace_that_ends_leaves_the_watches_of_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watches_module, "SCOPE_LOOK_S", 0.3)
+    topics = API_KINDS["IggyTopic"]
+
+    async def scenario(api: WatchedApi, listener: Listener, watches: Watches) -> None:
+        both, first = watches.silences_s(), watches._round
+        await until(lambda: api.watches[topics.path(namespace="gone")])
+        api.denied = {"gone"}  # our Role went with it
+        api.cut()
+        await until(lambda: watches._round is not first)
+        await until(lambda: sum(map(len, api.watches.values())) == len(both))
+        second = watches._round
+        api.bookmark()
+        api.tell("IggyTopic", "ADDED", topic("orders"))
+        await listener.must_hear(Ref("IggyTopic", "shop", "orders"))
+        assert watches._round is second
+
+        api.denied = set()
+        await until(lambda: api.watches[topics.path(namespace="gone")])
+
+    run(tmp_path, scenario, namespaces=("shop", "gone"))

@@ -22,6 +22,8 @@ class WatchedApi:
         self.objects: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.watches: dict[str, list[asyncio.Queue[bytes | None]]] = defaultdict(list)
         self.asked: list[tuple[str, Mapping[str, str]]] = []
+        self.denied: set[str] = set()
+        """Namespaces in which nobody has a right any more."""
         self.version = 100
 
     def tell(self, kind: str, event: str, value: Mapping[str, Any]) -> None:
@@ -32,8 +34,9 @@ class WatchedApi:
         if event == "ADDED":  # who comes too late for the stream finds it in the list
             self.objects[API_KINDS[kind].path()].append(body)
         line = json.dumps({"type": event, "object": body}).encode() + b"\n"
-        for queue in self.watches[API_KINDS[kind].path()]:
-            queue.put_nowait(line)
+        for namespace in {"", metadata.get("namespace", "")}:
+            for queue in self.watches[API_KINDS[kind].path(namespace=namespace)]:
+                queue.put_nowait(line)
 
     def bookmark(self) -> None:
         """To everybody who watches anything."""
@@ -52,12 +55,20 @@ class WatchedApi:
         self.asked.append((request.path, dict(request.query)))
         if (found := self._discovered(request.path)) is not None:
             return web.json_response(found)
-        if all(kind.path() != request.path for kind in self.kinds.values()):
+        path, namespace = _without_namespace(request.path)
+        if all(kind.path() != path for kind in self.kinds.values()):
             return status(404, "the server could not find the requested resource")
+        if namespace in self.denied:
+            return status(403, "you may not do that")
         if request.query.get("watch") == "true":
             return await self._stream(request)
+        found = [
+            item
+            for item in self.objects[path]
+            if namespace in ("", item["metadata"].get("namespace"))
+        ]
         metadata = {"resourceVersion": str(self.version)}
-        return web.json_response({"metadata": metadata, "items": self.objects[request.path]})
+        return web.json_response({"metadata": metadata, "items": found})
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -86,6 +97,12 @@ class WatchedApi:
             return {"groups": groups}
         here = [kind for kind in self.kinds.values() if kind.root == path]
         return {"resources": [_resource(kind) for kind in here]} if here else None
+
+
+def _without_namespace(path: str) -> tuple[str, str]:
+    before, _, after = path.partition("/namespaces/")
+    namespace, _, plural = after.partition("/")
+    return (f"{before}/{plural}", namespace) if plural else (path, "")
 
 
 def _resource(kind: ApiKind) -> dict[str, Any]:

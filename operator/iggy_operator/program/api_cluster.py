@@ -1,5 +1,6 @@
 """`Cluster` on a real API server. Every write is a server-side apply, or guarded by the uid."""
 
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,6 +10,7 @@ from iggy_operator.cluster import (
     FIELD_MANAGER,
     ClusterError,
     ConflictError,
+    DeniedError,
     Event,
     InvalidError,
     NotFoundError,
@@ -21,6 +23,7 @@ from iggy_operator.objects import ref_of, uid_of
 from iggy_operator.program.api_client import APPLY, JSON_PATCH, ApiClient
 from iggy_operator.program.api_kinds import API_KINDS, path_of
 
+_LOG: Final = logging.getLogger(__name__)
 PAGE_OBJECTS: Final = 500
 """Of a list: more come in further requests."""
 NOTE_CHARACTERS_MAX: Final = 1_024
@@ -53,16 +56,30 @@ class ApiCluster:
     async def list(
         self, kind: str, *, namespace: str | None = None, labels: Mapping[str, str] | None = None
     ) -> Sequence[Object]:
-        """As `Cluster.list`; without a namespace, all of those that are watched."""
+        """As `Cluster.list`; without a namespace, all of those that are watched.
+
+        Our Role goes with its namespace: one in which we may do nothing does not stop the others.
+        """
         api_kind = API_KINDS[kind]
         query = {"limit": str(PAGE_OBJECTS)}
         if labels:
             query["labelSelector"] = ",".join(f"{key}={item}" for key, item in labels.items())
+        names = self._namespaces or ("",) if namespace is None else (namespace,)
         found: list[Object] = []
-        for name in self._namespaces or ("",) if namespace is None else (namespace,):
-            for item in await self._pages(api_kind.path(namespace=name), query):
-                # Items of a list do not say what they are.
-                found.append({"apiVersion": api_kind.api_version, "kind": api_kind.kind, **item})
+        denied = []
+        for name in names:
+            try:
+                items = await self._pages(api_kind.path(namespace=name), query)
+            except DeniedError as error:
+                denied.append(error)
+                continue
+            # Items of a list do not say what they are.
+            what = {"apiVersion": api_kind.api_version, "kind": api_kind.kind}
+            found += [{**what, **item} for item in items]
+        if len(denied) == len(names):
+            raise denied[0]
+        for error in denied:
+            _LOG.warning("left out: %s", error)
         return found
 
     async def _pages(self, path: str, query: Mapping[str, str]) -> Sequence[Object]:

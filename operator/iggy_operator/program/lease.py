@@ -7,6 +7,7 @@ waiting replica measures for how long it has seen no change.
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,11 @@ RENEWALS: Final = 3
 ATTEMPTS: Final = 5
 """To renew, in the time between two renewals."""
 _LOG: Final = logging.getLogger(__name__)
+
+
+def identity_of(pod_name: str) -> str:
+    """Whom a Lease names: one process. Two of them may have one name, as after a restart."""
+    return f"{pod_name}_{secrets.token_hex(4)}"
 
 
 class LeaseLostError(Exception):
@@ -41,7 +47,7 @@ class Lease:
     def __init__(
         self, client: ApiClient, clock: Clock, ref: Ref, *, identity: str, duration_s: int
     ) -> None:
-        """`identity`: the pod's name."""
+        """`identity`: of this process alone, see `identity_of`."""
         self._client = client
         self._clock = clock
         self._ref = ref

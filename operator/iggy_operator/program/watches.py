@@ -1,8 +1,9 @@
 """Ears: kopf's watches in a thread of their own, and what to do when they go deaf.
 
 kopf cancels every task of its loop when it ends, and takes over signals in the main thread: so it
-gets a loop of its own. If it ends by itself, if a watch stays silent, or if a Spark operator comes
-or goes, all watches are begun anew. What nobody heard meanwhile is found by the resync.
+gets a loop of its own. If it ends by itself, if a watch stays silent, or if a Spark operator or a
+namespace comes or goes, all watches are begun anew. What nobody heard meanwhile is found by the
+resync.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import kopf
 from iggy_operator.backoff import Chance, pause_s
 from iggy_operator.cache import KINDS
 from iggy_operator.clock import Clock
-from iggy_operator.cluster import ClusterError, NotFoundError, Object, Ref
+from iggy_operator.cluster import ClusterError, DeniedError, NotFoundError, Object, Ref
 from iggy_operator.program.api_access import Access
 from iggy_operator.program.api_client import ApiClient
 from iggy_operator.program.api_kinds import API_KINDS, SPARK_KINDS, WATCHED_CHILDREN
@@ -30,10 +31,19 @@ STOP_S: Final = 10.0
 CANCEL_S: Final = 5.0
 LOOK_S: Final = 1.0
 ANSWER_S: Final = 5.0
-"""An API server that does not say sooner which Spark operators there are is not waited for."""
-SPARK_LOOK_S: Final = 60.0
-"""How soon a Spark operator that was installed or removed is noticed."""
+"""An API server that does not say sooner what there is to be watched is not waited for."""
+SCOPE_LOOK_S: Final = 60.0
+"""How soon a Spark operator or a namespace that comes or goes is noticed."""
 _LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is there to be watched."""
+
+    spark: tuple[str, ...] = ()
+    """Kinds of Spark operators that are installed."""
+    namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +85,7 @@ class Watches:
         heard_s: dict[str, float] = {}
         failures = 0
         while True:
-            spark = await self._spark_kinds()
-            this = self._round = _Round(self._ears, spark, heard_s)
+            this = self._round = _Round(self._ears, await self._scope(), heard_s)
             begun_s = self._ears.clock.monotonic_s()
             this.start()
             try:
@@ -92,7 +101,7 @@ class Watches:
 
     async def _end(self, this: "_Round") -> str:
         """Why this round is over."""
-        look_s = self._ears.clock.monotonic_s() + SPARK_LOOK_S
+        look_s = self._ears.clock.monotonic_s() + SCOPE_LOOK_S
         while True:
             await asyncio.sleep(min(LOOK_S, self._ears.silence_s / 20))
             if this.is_over:
@@ -101,41 +110,65 @@ class Watches:
             if min(age_s, this.age_s()) > self._ears.silence_s / 2:
                 return f"that of {kind} brought nothing for {age_s:.0f} s"
             if self._ears.clock.monotonic_s() > look_s:
-                look_s += SPARK_LOOK_S
-                if await self._spark_kinds() != this.spark:
-                    return "a Spark operator was installed or removed"
+                look_s += SCOPE_LOOK_S
+                if await self._scope() != this.scope:
+                    return "a Spark operator or a namespace has come or gone"
+
+    async def _scope(self) -> _Scope:
+        """What there is now; as before if nobody can say."""
+        try:
+            async with asyncio.timeout(min(ANSWER_S, self._ears.silence_s / 8)):
+                return _Scope(await self._spark_kinds(), await self._namespaces())
+        except (ClusterError, TimeoutError) as error:
+            _LOG.warning("what there is to be watched: %s", error or "no answer")
+            before = _Scope(namespaces=tuple(self._ears.namespaces))
+            return before if self._round is None else self._round.scope
 
     async def _spark_kinds(self) -> tuple[str, ...]:
-        """Those whose definitions are installed; as before if nobody can say."""
+        """Those whose definitions are installed. Raises ClusterError."""
         found = []
         for name, kind in SPARK_KINDS.items():
             try:
-                async with asyncio.timeout(min(ANSWER_S, self._ears.silence_s / 8)):
-                    page = await self._ears.client.get(kind.root)
+                page = await self._ears.client.get(kind.root)
             except NotFoundError:
                 continue
-            except (ClusterError, TimeoutError) as error:
-                _LOG.warning("which Spark operators there are: %s", error or "no answer")
-                return self._round.spark if self._round is not None else ()
             if any(item.get("name") == kind.plural for item in page.get("resources", ())):
                 found.append(name)
         return tuple(found)
+
+    async def _namespaces(self) -> tuple[str, ...]:
+        """Those in which we may do our work. Raises ClusterError.
+
+        A namespace takes our Role along when it goes: the others must not go deaf over it.
+        """
+        denied = []
+        for name in self._ears.namespaces:
+            try:
+                await self._ears.client.get(
+                    API_KINDS[KINDS[0]].path(namespace=name), {"limit": "1"}
+                )
+            except DeniedError:
+                denied.append(name)
+        if denied:
+            _LOG.warning("gone, or without our Role: namespaces %s", ", ".join(denied))
+        found = tuple(name for name in self._ears.namespaces if name not in denied)
+        return found or tuple(self._ears.namespaces)
 
 
 class _Round:
     """kopf, from one beginning to its end."""
 
-    def __init__(self, ears: Ears, spark: tuple[str, ...], heard_s: dict[str, float]) -> None:
-        self.spark = spark
+    def __init__(self, ears: Ears, scope: _Scope, heard_s: dict[str, float]) -> None:
+        self.scope = scope
         self.error = ""
         children = [kind for kind in WATCHED_CHILDREN if kind not in SPARK_KINDS]
-        self._kinds = (*KINDS, *children, *spark)
+        self._kinds = (*KINDS, *children, *scope.spark)
         self._ears = ears
         self._begun_s = ears.clock.monotonic_s()
         self._paths = {
             API_KINDS[kind].path(namespace=namespace): kind
             for kind in self._kinds
-            for namespace in ears.namespaces or ("",)
+            for namespace in scope.namespaces or ("",)
         }
         self.heard_s = {path: heard_s.get(path, self._begun_s) for path in self._paths}
         self._loop = asyncio.get_running_loop()
@@ -192,8 +225,8 @@ class _Round:
         work = kopf.operator(
             registry=registry,
             settings=kopf_settings(self._ears.silence_s),
-            clusterwide=not self._ears.namespaces,
-            namespaces=tuple(self._ears.namespaces),
+            clusterwide=not self.scope.namespaces,
+            namespaces=self.scope.namespaces,
         )
         operator = asyncio.create_task(work)
         stopped = asyncio.create_task(asyncio.to_thread(self._stop.wait))
