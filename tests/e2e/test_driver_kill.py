@@ -1,0 +1,153 @@
+"""A sink's driver is deleted and killed in the middle of its work: no gap, no row twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import pytest
+
+import e2e_store
+from e2e_broker import (
+    STREAM,
+    TOPIC,
+    broker,
+    kill_container,
+    make,
+    root,
+    small_driver,
+    stream,
+    topic,
+)
+from e2e_kubectl import Document, Kubectl
+from e2e_operator import Operator
+from e2e_producer import Batch, Producer, numbered, producing
+from e2e_watch import most_at_once, watching
+from iggy_operator.launchers.pods import DRIVER
+from object_store import ObjectStore
+from waiting import eventually, wait_until
+
+pytestmark = pytest.mark.timeout(600)
+
+OPERATOR_VALUES = {"replicas": 1}
+SINK = "orders.lake"
+LAKE = "lake/orders"
+SELECTOR = "iggykube.dev/sink=orders.lake"
+BATCHES, ROWS = 60, 50
+TRIGGER_ROWS = 300
+READY_S, CARRIED_S, SHOWN_S = 240.0, 180.0, 120.0
+ANOTHER_WITHIN_S = 60.0  # this is what was asked for
+
+Note = Callable[[str], None]
+Kill = Callable[[Kubectl, Document], None]
+
+
+@pytest.fixture(scope="module")
+def work(operator: Operator, store: ObjectStore) -> Kubectl:
+    """With a sink that has nothing to do yet."""
+    store.client().create_bucket(Bucket="lake")
+    e2e_store.serve(operator.work, store)
+    make(operator.work, broker(), stream(), topic(sinks=[lake()]))
+    operator.work.wait(f"igk/{SINK}", "condition=Ready", within_s=READY_S)
+    return operator.work
+
+
+def lake() -> Document:
+    """Small batches, so that a kill falls between them."""
+    store = {
+        "endpoint": f"http://s3:{e2e_store.PORT}",
+        "pathStyle": True,
+        "credentialsSecretName": e2e_store.KEYS,
+    }
+    return {
+        "name": "lake",
+        "type": "Files",
+        "files": {"path": f"s3a://{LAKE}", "format": "Parquet", "s3": store},
+        "payload": {"format": "Json", "schema": "id BIGINT"},
+        "maxOffsetsPerTrigger": TRIGGER_ROWS,
+        "trigger": {"interval": "500ms"},
+        "checkpoint": {"volume": {"size": "1Gi", "accessMode": "ReadWriteOnce"}},
+        "spark": small_driver(),
+    }
+
+
+@pytest.fixture(scope="module")
+def rows() -> Iterator[Batch]:
+    """Each id once, over all tests."""
+    return numbered(keys=8, rows=ROWS)
+
+
+def by_deletion(kubectl: Kubectl, pod: Document) -> None:
+    kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+
+
+def by_signal(_: Kubectl, pod: Document) -> None:
+    kill_container(pod, DRIVER)
+
+
+@pytest.mark.parametrize("kill", [by_signal, by_deletion])
+def test_another_driver_goes_on_where_the_first_one_was(
+    work: Kubectl, store: ObjectStore, rows: Iterator[Batch], kill: Kill, measured: Note
+) -> None:
+    before = len(carried(store))
+    old = driver(work)
+
+    with watching(work, "pods", "--selector", SELECTOR) as drivers:
+        login = root(work)
+        with producing(Producer(login, STREAM, TOPIC, islice(rows, BATCHES))) as producer:
+            wait_until(lambda: producer.is_done, "everything is sent")
+        wait_until(lambda: len(carried(store)) > before, "the first of it is carried", CARRIED_S)
+        began = time.monotonic()
+        kill(work, old)
+        wait_until(lambda: runs_anew(work, old), "another driver", ANOTHER_WITHIN_S)
+        another_s = time.monotonic() - began
+        at_the_kill = len(carried(store))
+        total = before + len(producer.acknowledged)
+        wait_until(
+            lambda: len(carried(store)) >= total,
+            lambda: f"{total} rows, and not {len(carried(store))}",
+            within_s=CARRIED_S,
+        )
+
+    assert before < at_the_kill < total, "it was in the middle of its work"
+    assert sorted(carried(store)) == list(range(total))
+    assert not producer.unanswered
+    assert most_at_once(drivers) == 1
+    measured(
+        f"driver killed {kill.__name__.replace('_', ' ')}: another one runs after "
+        f"{another_s:.1f} s, all is carried after {time.monotonic() - began:.1f} s"
+    )
+
+
+def test_the_status_says_what_was_carried(work: Kubectl, store: ObjectStore) -> None:
+    total = len(carried(store))
+
+    def progress() -> tuple[int | None, int | None]:
+        found = work.get("igk", SINK)["status"].get("progress", {})
+        return found.get("committed"), found.get("lagMessages")
+
+    assert eventually(progress, (total, 0), within_s=SHOWN_S) == (total, 0)
+    work.wait(f"igk/{SINK}", "condition=Ready")
+    assert len(work.items("pods", "--selector", SELECTOR)) == 1
+
+
+def carried(store: ObjectStore) -> list[int]:
+    """The ids of all rows in the lake."""
+    if not store.client().list_objects_v2(Bucket="lake").get("KeyCount"):
+        return []
+    found: list[int] = e2e_store.read(store, LAKE)["id"].to_pylist()
+    return found
+
+
+def driver(kubectl: Kubectl) -> Document:
+    (pod,) = kubectl.items("pods", "--selector", SELECTOR)
+    return pod
+
+
+def runs_anew(kubectl: Kubectl, old: Document) -> bool:
+    """Another process, in this pod or in a new one."""
+    pods = kubectl.items("pods", "--selector", SELECTOR)
+    statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", [])]
+    numbers = {status.get("containerID") for status in statuses if "running" in status["state"]}
+    return bool(numbers) and old["status"]["containerStatuses"][0]["containerID"] not in numbers
