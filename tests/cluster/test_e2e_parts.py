@@ -12,7 +12,7 @@ import pytest
 
 import e2e_store
 from broker_process import PASSWORD, USERNAME, running_broker
-from e2e_flights import batches, difference, in_the_lake
+from e2e_flights import batches, difference, in_the_lake, places
 from e2e_producer import Login, Producer, numbered, producing
 from e2e_prometheus import target_of
 from e2e_tables import tables
@@ -154,3 +154,9 @@ def test_a_pod_that_does_not_ask_or_has_no_address_is_not_scraped(
     metadata = {"name": "a", "namespace": "b", "annotations": annotations}
 
     assert target_of({"metadata": metadata, "status": {"podIP": address}}) == []
+
+
+def test_a_message_that_was_written_twice_has_its_place_twice() -> None:
+    found = pa.table({"iggy_partition_id": [1, 0, 1], "iggy_offset": [7, 3, 7]})
+
+    assert places(found) == [(0, 3), (1, 7), (1, 7)]

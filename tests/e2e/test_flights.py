@@ -13,7 +13,7 @@ import pytest
 
 import e2e_store
 from e2e_cluster.trouble import run
-from e2e_flights import batches, difference
+from e2e_flights import batches, difference, places
 from e2e_kubectl import Document, Kubectl
 from e2e_operator import Operator
 from e2e_producer import Producer, login_of, producing
@@ -86,6 +86,7 @@ def scene(
     operator: Operator, store: ObjectStore, prometheus: Prometheus, measured: Note
 ) -> Iterator[Scene]:
     kubectl = operator.work
+    measured(f"helm install to two pods ready: {operator.ready_s:.1f} s")
     store.client().create_bucket(Bucket="lake")
     e2e_store.serve(kubectl, store)
 
@@ -138,6 +139,7 @@ def test_every_flight_is_in_the_store_once(scene: Scene) -> None:
 
     assert len(scene.producer.acknowledged) == flights.num_rows == 336_776
     assert not scene.producer.unanswered
+    assert places(found) == sorted(scene.producer.acknowledged)
     assert difference(found, flights) == ""
 
 

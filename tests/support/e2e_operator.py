@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,19 @@ class Operator:
     work: Kubectl
     values: Mapping[str, Any]
     """What it is installed with, besides the chart's own."""
+    ready_s: float = 0.0
+    """Seconds from `helm install` until it was ready."""
 
-    def install(self) -> float:
-        """`helm install`, and how many seconds passed until it was ready."""
+    def install(self) -> Operator:
+        """`helm install`; itself, with `ready_s`."""
         # The definitions may be there from an earlier release: they stay when a release goes.
-        return self._helm("install", "--take-ownership")
+        began = time.monotonic()
+        self._helm("install", "--take-ownership")
+        return replace(self, ready_s=time.monotonic() - began)
 
-    def upgrade(self, values: Mapping[str, Any]) -> float:
-        """`helm upgrade` with these values beside its own."""
-        return self._helm("upgrade", more=values)
+    def upgrade(self, values: Mapping[str, Any]) -> None:
+        """`helm upgrade` with these values beside its own, until it is ready."""
+        self._helm("upgrade", more=values)
 
     def uninstall(self) -> None:
         self.helm("uninstall", RELEASE, "--wait", "--ignore-not-found")
@@ -72,14 +76,12 @@ class Operator:
                     "patch", kind, one["metadata"]["name"], "--type=merge", f"--patch={patch}"
                 )
 
-    def _helm(self, verb: str, *words: str, more: Mapping[str, Any] | None = None) -> float:
+    def _helm(self, verb: str, *words: str, more: Mapping[str, Any] | None = None) -> None:
         values = yaml.safe_dump({**self.values, **(more or {})})
-        began = time.monotonic()
         self.helm(
             verb, RELEASE, str(CHART), "--values=-", "--wait", f"--timeout={READY_S:.0f}s", *words,
             stdin=values, within_s=READY_S + 30,
         )  # fmt: skip
-        return time.monotonic() - began
 
 
 @contextmanager
@@ -107,7 +109,7 @@ def _installed(
     operator = Operator(helm.at(system.namespace), system, work, values)
     try:
         try:
-            operator.install()
+            operator = operator.install()
         except Refused:
             namespaces.write()
             raise
