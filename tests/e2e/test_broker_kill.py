@@ -135,8 +135,8 @@ def wait_for(producer: Producer, count: int) -> None:
 def came_back(brokers: list[Event]) -> float:
     """Seconds from the first word that the broker is not Ready to the one that it is."""
 
-    def states() -> list[str]:
-        return [value == "True" for value in said(brokers, BROKER)]  # type: ignore[misc]
+    def states() -> list[bool]:
+        return [value == "True" for value in said(brokers, BROKER)]
 
     wait_until(
         lambda: states()[-2:] == [False, True], lambda: f"Ready again: {states()}", within_s=BACK_S
