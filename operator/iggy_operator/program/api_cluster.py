@@ -78,8 +78,8 @@ class ApiCluster:
             found += [{**what, **item} for item in items]
         if len(denied) == len(names):
             raise denied[0]
-        for error in denied:
-            _LOG.warning("left out: %s", error)
+        for refusal in denied:
+            _LOG.warning("left out: %s", refusal)
         return found
 
     async def _pages(self, path: str, query: Mapping[str, str]) -> Sequence[Object]:
