@@ -24,13 +24,15 @@ from object_store import ObjectStore, running_object_store
 HERE = Path(__file__).parent
 PROJECT_IMAGES = ("broker", "operator", "spark")
 TIMEOUT_S = 300.0
+LAST = "test_rights.py"
 FAILED = pytest.StashKey[bool]()
 FIGURES = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # First, so that `-m` already sees the marks.
+    # First, so that `-m` already sees the marks. What looks back on the run is at its end.
+    items.sort(key=lambda item: item.path == HERE / LAST)
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
@@ -99,7 +101,7 @@ def make_namespace(cluster: Kubectl, request: pytest.FixtureRequest) -> Iterator
 
     When the test has failed, what was in them is written below build/e2e first.
     """
-    with e2e_namespaces.fresh(cluster, request.node.name) as made:
+    with e2e_namespaces.fresh(cluster, request.node.name, request.path.stem) as made:
         yield made
         if request.node.stash.get(FAILED, False):
             made.write()
@@ -108,7 +110,7 @@ def make_namespace(cluster: Kubectl, request: pytest.FixtureRequest) -> Iterator
 @pytest.fixture(scope="module")
 def module_namespace(cluster: Kubectl, request: pytest.FixtureRequest) -> Iterator[Namespaces]:
     """The same for fixtures that a whole module shares."""
-    with e2e_namespaces.fresh(cluster, request.path.stem) as made:
+    with e2e_namespaces.fresh(cluster, request.path.stem, request.path.stem) as made:
         yield made
         if request.node.stash.get(FAILED, False):
             made.write()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from e2e_cluster.trouble import run
 from e2e_flights import batches, difference, places
 from e2e_kubectl import Document, Kubectl
 from e2e_operator import Operator
+from e2e_pods import memory_mib
 from e2e_producer import Producer, login_of, producing
 from e2e_prometheus import Prometheus, complaints, running_prometheus
 from e2e_tables import tables
@@ -48,6 +48,7 @@ PRODUCER: Document = {
 }
 READY_S = 300.0
 CARRIED_S = 600.0
+LOOK_S = 1.0  # each look asks kubectl
 SHOWN_S = 120.0  # counters are written every half minute, or at the resync
 # Counted by a word, and so without a series until the first one.
 BY_WORD = re.compile(r"\| `(iggy_\w+)` \| \w+ \| \w* \| `(?:code|reason|method|source|kind)` \|")
@@ -107,11 +108,8 @@ def scene(
     measured(f"{len(producing_one.acknowledged):,} sent in {time.monotonic() - began:.1f} s")
 
     total = len(producing_one.acknowledged)
-    wait_until(
-        lambda: progress(kubectl) == (total, 0),
-        lambda: f"the sink has carried all: {kubectl.get('igk', SINK)['status']}",
-        within_s=CARRIED_S,
-    )
+    for field, value in (("committed", total), ("lagMessages", 0)):
+        kubectl.wait(f"igk/{SINK}", f"jsonpath={{.status.progress.{field}}}={value}", CARRIED_S)
     measured(f"first message to lag 0 in the status: {time.monotonic() - began:.1f} s")
     yield Scene(operator, store, prometheus, producing_one)
 
@@ -126,12 +124,6 @@ def producer(kubectl: Kubectl, address: str) -> Producer:
     return Producer(login, STREAM, TOPIC, batches(load_flights(), partitions=6))
 
 
-def progress(kubectl: Kubectl) -> tuple[int | None, int | None]:
-    """Messages that the sink has carried, and that it has not."""
-    found = kubectl.get("igk", SINK).get("status", {}).get("progress", {})
-    return found.get("committed"), found.get("lagMessages")
-
-
 def test_every_flight_is_in_the_store_once(scene: Scene) -> None:
     flights = load_flights()
 
@@ -144,15 +136,13 @@ def test_every_flight_is_in_the_store_once(scene: Scene) -> None:
 
 
 def test_kubectl_get_iggy_shows_it(scene: Scene) -> None:
-    def row(name: str) -> dict[str, str]:
-        return tables(scene.kubectl("get", "iggy"))[name]
+    scene.kubectl.wait(f"igt/{TOPIC}", "jsonpath={.status.messages}=336776", SHOWN_S)
 
-    shown = eventually(lambda: row(f"iggytopic/{TOPIC}")["MESSAGES"], "336776", within_s=SHOWN_S)
-
-    assert shown == "336776"
-    sink = row(f"iggysink/{SINK}")
-    assert (sink["STATE"], sink["LAG"]) == ("Running", "0")
     found = tables(scene.kubectl("get", "iggy"))
+
+    assert found[f"iggytopic/{TOPIC}"]["MESSAGES"] == "336776"
+    sink = found[f"iggysink/{SINK}"]
+    assert (sink["STATE"], sink["LAG"]) == ("Running", "0")
     assert {row["READY"] for row in found.values()} == {"True"}, found
     assert sorted(name.partition("/")[0] for name in found) == [
         *("iggybroker", "iggysink", "iggystream", "iggytopic"),
@@ -197,7 +187,7 @@ def test_prometheus_reads_broker_and_operator(scene: Scene) -> None:
             for target in scene.prometheus.targets()
         }
 
-    assert eventually(health, wanted, within_s=SHOWN_S) == wanted
+    assert eventually(health, wanted, within_s=SHOWN_S, step_s=LOOK_S) == wanted
 
 
 @pytest.mark.parametrize(
@@ -220,7 +210,7 @@ def test_prometheus_knows_it(scene: Scene, expression: str, value: float) -> Non
         scene.prometheus.discover()
         return scene.prometheus.value(expression)
 
-    assert eventually(now, value, within_s=SHOWN_S) == value
+    assert eventually(now, value, within_s=SHOWN_S, step_s=LOOK_S) == value
 
 
 def test_every_metric_of_the_documents_is_there(scene: Scene) -> None:
@@ -237,7 +227,7 @@ def test_every_metric_of_the_documents_is_there(scene: Scene) -> None:
         return wanted - scene.prometheus.names()
 
     assert len(wanted) > 60
-    assert eventually(missing, set(), within_s=SHOWN_S) == set()
+    assert eventually(missing, set(), within_s=SHOWN_S, step_s=LOOK_S) == set()
 
 
 @pytest.mark.parametrize("path", ALERTS, ids=lambda path: path.stem)
@@ -272,12 +262,3 @@ def broker(kubectl: Kubectl) -> Document:
 
 def driver(kubectl: Kubectl) -> Document:
     return kubectl.get("pod", kubectl.get("igk", SINK)["status"]["application"]["driverPod"])
-
-
-def memory_mib(kubectl: Kubectl, pod: Document) -> float:
-    """What the kubelet counts for a pod and cannot take back from it."""
-    path = f"/api/v1/nodes/{pod['spec']['nodeName']}/proxy/stats/summary"
-    uid = pod["metadata"]["uid"]
-    pods = json.loads(kubectl("get", "--raw", path))["pods"]
-    (found,) = (one for one in pods if one["podRef"]["uid"] == uid)
-    return float(found["memory"]["workingSetBytes"]) / (1 << 20)

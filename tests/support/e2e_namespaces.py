@@ -13,15 +13,18 @@ import e2e_findings
 from e2e_kubectl import Document, Kubectl
 
 FINDINGS = Path(__file__).parents[2] / "build" / "e2e"
+MODULES: dict[str, str] = {}
+"""For which test module each namespace of this run was made."""
 _NUMBERS = itertools.count(1)
 
 
 class Namespaces:
-    """Makes namespaces for `title`, the name of a test or module."""
+    """Makes namespaces for `title`, the name of a test of `module`, or of the module itself."""
 
-    def __init__(self, cluster: Kubectl, title: str) -> None:
+    def __init__(self, cluster: Kubectl, title: str, module: str) -> None:
         self._cluster = cluster
         self._title = title
+        self._module = module
         self._made: list[Kubectl] = []
         self._is_written = False
         shutil.rmtree(self.findings, ignore_errors=True)  # those of an earlier run
@@ -29,6 +32,7 @@ class Namespaces:
     def __call__(self, *, restricted: bool = False) -> Kubectl:
         """One more; `restricted` lets only pods of that profile in."""
         name = _name(self._title)
+        MODULES[name] = self._module
         level = "restricted" if restricted else "privileged"
         labels = {"pod-security.kubernetes.io/enforce": level, "iggykube.dev/e2e": "test"}
         self._cluster.apply(_namespace(name, labels))
@@ -59,9 +63,9 @@ class Namespaces:
 
 
 @contextmanager
-def fresh(cluster: Kubectl, title: str) -> Iterator[Namespaces]:
+def fresh(cluster: Kubectl, title: str, module: str) -> Iterator[Namespaces]:
     """For the length of a block."""
-    namespaces = Namespaces(cluster, title)
+    namespaces = Namespaces(cluster, title, module)
     try:
         yield namespaces
     finally:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
+
+from e2e_kubectl import Kubectl
 
 Document = dict[str, Any]
 
@@ -61,3 +64,12 @@ def with_volume(spec: Document, source: Document, *, name: str, path: str) -> Do
 def as_pod(name: str, spec: Document) -> Document:
     metadata = {"name": name, "labels": {"app": name}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def memory_mib(kubectl: Kubectl, pod: Document) -> float:
+    """What the kubelet counts for a pod and cannot take back from it."""
+    path = f"/api/v1/nodes/{pod['spec']['nodeName']}/proxy/stats/summary"
+    uid = pod["metadata"]["uid"]
+    pods = json.loads(kubectl("get", "--raw", path))["pods"]
+    (found,) = (one for one in pods if one["podRef"]["uid"] == uid)
+    return float(found["memory"]["workingSetBytes"]) / (1 << 20)
