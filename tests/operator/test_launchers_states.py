@@ -259,6 +259,18 @@ def test_a_job_is_judged_by_its_conditions(condition: str, phase: Phase) -> None
     assert (found.exit_code, found.message) == (4, "messages are gone")
 
 
+def test_of_a_sink_jobs_last_lines_the_reason_is_kept() -> None:
+    reason = "files.path: s3a://lake cannot be written: bucket lake does not exist: create it"
+    lines = [
+        '{"event": "started"}',
+        json.dumps({"event": "failed", "reason": reason, "code": 1}),
+        f"iggy sink job failed: {reason}",
+    ]
+
+    assert short("\n".join(lines) + "\n") == reason
+    assert short("\n".join(reversed(lines))) == reason  # two streams, in no order
+
+
 def test_of_a_java_stack_the_message_is_kept() -> None:
     text = f"{STACK}Message: cannot patch resource networkpolicies\n{STACK}"
 

@@ -18,6 +18,10 @@ MESSAGE_CHARACTERS_MAX: Final = 500
 RERUN_EXTRA_S: Final = 120
 
 
+# Printed by the sink job on standard error; beside it is the same as JSON, for programs.
+_JOB_FAILED: Final = re.compile(r"^iggy sink job failed: (.+)$", re.MULTILINE)
+
+
 class Phase(Enum):
     """What all launchers' states come down to."""
 
@@ -272,7 +276,11 @@ def _ended(statuses: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def short(text: str) -> str:
-    """What matters of a message. Of a Java stack, the text behind `Message:`."""
+    """What matters of a message. Of a sink job's last lines, the reason that it gives; of a Java
+    stack, the text behind `Message:`.
+    """
+    if reasons := _JOB_FAILED.findall(text):
+        text = reasons[-1]
     hit = _JAVA_MESSAGE.search(text) if len(text) > MESSAGE_CHARACTERS_MAX else None
     line = (hit[1] if hit else text).strip()
     if len(line) <= MESSAGE_CHARACTERS_MAX:
