@@ -23,7 +23,7 @@ from iggy_spark.job_config import JobConfig
 from iggy_spark.offsets import Offsets
 from iggy_spark.state import read_json, sync_folder, write_durably
 
-_INCARNATION = re.compile(r"\d+-\d+")
+INCARNATION = re.compile(r"\d+-\d+")
 SINK_NAME = "sink.json"
 
 
@@ -72,7 +72,7 @@ class Checkpoint:
         Raises:
             TopicRecreated: it was, and the job is not to start over.
         """
-        others = [p.name for p in self._folder.iterdir() if _INCARNATION.fullmatch(p.name)]
+        others = [p.name for p in self._folder.iterdir() if INCARNATION.fullmatch(p.name)]
         if restart or not others or incarnation in others:
             return
         raise TopicRecreated(
@@ -80,6 +80,9 @@ class Checkpoint:
             f"{', '.join(sorted(others))}): set onTopicRecreated to Restart to read the new one "
             "from its beginning"
         )
+
+    def keep(self, incarnation: str) -> None:
+        """Make durable what Spark has written: in a folder it is."""
 
     def remember(self, config: JobConfig) -> None:
         """Compare the declaration with that of the last start, and write it down.
@@ -117,6 +120,7 @@ class Checkpoint:
 def _declared(config: JobConfig) -> dict[str, Any]:
     files = config.sink.files
     return {
+        "sink": config.name,
         "type": config.sink.type,
         "stream": config.stream,
         "topic": config.topic,
@@ -128,6 +132,11 @@ def _declared(config: JobConfig) -> dict[str, Any]:
 
 
 def _check_change(before: dict[str, Any], now: dict[str, Any]) -> None:
+    if before.get("sink", now["sink"]) != now["sink"]:
+        raise OptionError(
+            f"checkpoint: it belongs to the sink {before['sink']!r}: give {now['sink']!r} a place "
+            "of its own"
+        )
     names = {
         "type": "sink.type",
         "stream": "stream",

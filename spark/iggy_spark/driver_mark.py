@@ -1,9 +1,13 @@
 """Which driver's tasks may write.
 
 A driver that is killed leaves Spark and its workers behind for moments. The next driver would not
-know of what they still write: so it waits for them, and lets none of their tasks begin.
+know of what they still write. In a folder it waits for them, and lets none of their tasks begin.
 
 <checkpoint>/driver   the running driver's mark; tasks hold a shared lock on it while they write
+
+An object store has no locks: tasks look at the mark again before what they wrote may appear. That
+is enough for a target that decides between them, see `sinks.bucket`; files in a folder have the
+mark, with its lock, beside them.
 """
 
 from __future__ import annotations
@@ -13,11 +17,15 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from iggy_spark.errors import Fenced
+from iggy_spark import s3
+from iggy_spark.errors import Fenced, SinkError
+from iggy_spark.job_config import JobConfig
+from iggy_spark.sinks.base import still_ours
+from iggy_spark.sinks.folder import WORK
 
 NAME: Final = "driver"
 MARK_BYTES: Final = 32
@@ -69,3 +77,82 @@ def writing(folder: Path, mark: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+class Mark(Protocol):
+    """Where the mark is."""
+
+    def take_over(self, *, should_stop: Callable[[], bool]) -> str | None:
+        """From now on only tasks with the mark that is returned write. None: asked to stop.
+
+        Raises:
+            Fenced: tasks of an earlier driver do not end.
+            SinkError: the mark cannot be written.
+        """
+
+    def writing(self, mark: str) -> AbstractContextManager[Callable[[], None]]:
+        """A task's block. What it yields is called before anything appears.
+
+        Raises:
+            Fenced: another driver has taken over; so does what it yields.
+        """
+
+
+def of(config: JobConfig) -> Mark:
+    """Where the job's drivers leave their marks."""
+    if not s3.is_address(config.checkpoint):
+        return FolderMark(Path(config.checkpoint))
+    files = config.sink.files
+    if files is not None and not s3.is_address(files.path):
+        return FolderMark(Path(files.path) / WORK)
+    return StoreMark(s3.Bucket(config.checkpoint, config.checkpoint_store.connection()))
+
+
+class FolderMark:
+    """A file, with a lock that tasks hold."""
+
+    def __init__(self, folder: Path) -> None:
+        """Touches nothing yet."""
+        self._folder = folder
+
+    def take_over(self, *, should_stop: Callable[[], bool]) -> str | None:
+        """See `Mark`."""
+        return take_over(self._folder, should_stop=should_stop)
+
+    @contextmanager
+    def writing(self, mark: str) -> Iterator[Callable[[], None]]:
+        """See `Mark`."""
+        with writing(self._folder, mark):
+            yield still_ours
+
+
+class StoreMark:
+    """An object. The last one who writes it stands."""
+
+    def __init__(self, bucket: s3.Bucket) -> None:
+        """Touches nothing yet."""
+        self._bucket = bucket
+
+    def take_over(self, *, should_stop: Callable[[], bool]) -> str | None:
+        """See `Mark`; nobody is waited for."""
+        mark = uuid.uuid4().hex
+        try:
+            self._bucket.put(NAME, mark.encode())
+        except s3.StoreError as error:
+            raise SinkError(f"checkpoint: {error}") from error
+        return mark
+
+    @contextmanager
+    def writing(self, mark: str) -> Iterator[Callable[[], None]]:
+        """See `Mark`."""
+
+        def confirm() -> None:
+            try:
+                now = self._bucket.get(NAME)
+            except s3.StoreError as error:
+                raise SinkError(f"checkpoint: {error}") from error
+            if now != mark.encode():
+                raise Fenced("checkpoint: another run of this sink has taken over")
+
+        confirm()
+        yield confirm

@@ -154,6 +154,9 @@ class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     topic: Name
     sink: SinkSpec
     checkpoint: Text
+    """An absolute folder, or an address such as s3a://bucket/folder."""
+    checkpoint_store: S3 = S3()
+    """How the store of an address is reached."""
     once: bool = False
     alive_file: Text | None = None
     """Where the job gives a sign of life; see `alive`."""
@@ -202,8 +205,9 @@ def load(path: Path) -> JobConfig:
 
 
 def _check(config: JobConfig) -> None:
-    if not Path(config.checkpoint).is_absolute():
-        raise OptionError(f"checkpoint: {config.checkpoint!r} must be an absolute path")
+    _check_place(
+        "checkpoint", config.checkpoint, store=("checkpointStore", config.checkpoint_store)
+    )
     if config.sink.type not in ("Files", "Console"):
         raise OptionError(
             f"sink.type: {config.sink.type} is not in this version, use Files or Console"
@@ -217,20 +221,24 @@ def _check(config: JobConfig) -> None:
 
 
 def _check_files(files: Files) -> None:
-    if s3.is_address(files.path):
-        try:
-            s3.parse_address(files.path)
-        except ValueError as error:
-            raise OptionError(f"sink.files.path: {error}") from error
-    elif not Path(files.path).is_absolute():
-        raise OptionError(
-            f"sink.files.path: {files.path!r} must be an absolute path, or an address such as "
-            "s3a://bucket/folder"
-        )
-    elif files.s3 != S3():
-        raise OptionError("sink.files.s3: goes with a path such as s3a://bucket/folder")
+    _check_place("sink.files.path", files.path, store=("sink.files.s3", files.s3))
     if files.format != "Parquet":
         raise OptionError(f"sink.files.format: {files.format} is not in this version")
+
+
+def _check_place(field: str, value: str, *, store: tuple[str, S3]) -> None:
+    if s3.is_address(value):
+        try:
+            s3.parse_address(value)
+        except ValueError as error:
+            raise OptionError(f"{field}: {error}") from error
+    elif not Path(value).is_absolute():
+        raise OptionError(
+            f"{field}: {value!r} must be an absolute path, or an address such as "
+            "s3a://bucket/folder"
+        )
+    elif store[1] != S3():
+        raise OptionError(f"{store[0]}: goes with an address such as s3a://bucket/folder")
 
 
 def _check_payload(payload: Payload) -> None:

@@ -8,6 +8,7 @@ with the address and the way out. Knows nothing of ranges and sinks.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -223,6 +224,20 @@ class Bucket:
         if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch"):
             return f"{self._address}: the store refuses the access key: correct the credentials"
         return f"{self._address}: {error}"
+
+
+def check_once(bucket: Bucket, name: str) -> None:
+    """Make an object beginning with `name`, twice: all hangs on the second attempt being refused.
+
+    Raises:
+        StoreError: it is not, or nothing can be written.
+    """
+    probe = f"{name}-{uuid.uuid4().hex}"
+    bucket.put_once(probe, b"1")
+    is_made_again = bucket.put_once(probe, b"2")
+    bucket.delete(probe)
+    if is_made_again:
+        raise StoreError("the store ignores If-None-Match, which exactly once needs: upgrade it")
 
 
 def _code(error: ClientError) -> str:

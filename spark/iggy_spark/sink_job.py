@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -34,6 +35,7 @@ from iggy_spark import (
     errors,
     job_config,
     options,
+    s3,
     session,
     sink_source,
 )
@@ -47,6 +49,7 @@ from iggy_spark.offsets import EARLIEST, LATEST, TopicState
 from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
 from iggy_spark.sinks import registry
 from iggy_spark.sinks.base import Sink, Spans, Written
+from iggy_spark.stored_checkpoint import StoredCheckpoint
 
 CONTACT_MS = 10_000  # for the broker to be there when the job starts, and when it has stopped
 COMMIT_WAIT_S = 10.0  # for Spark to write down a batch that is already in the target
@@ -84,9 +87,11 @@ class Stop:
 class BatchWriter:
     """What Spark calls for every batch: the tasks write, the driver commits."""
 
-    def __init__(self, sink: Sink, listener: ProgressListener, stop: Stop) -> None:
-        """`stop` is looked at before every batch."""
-        self._sink, self._listener, self._stop = sink, listener, stop
+    def __init__(
+        self, sink: Sink, listener: ProgressListener, stop: Stop, keep: Callable[[], None]
+    ) -> None:
+        """`stop` is looked at before every batch; `keep` makes its plan durable."""
+        self._sink, self._listener, self._stop, self._keep = sink, listener, stop, keep
         self.running = False
         self.refused = False
         self.last_batch: int | None = None
@@ -99,6 +104,7 @@ class BatchWriter:
             self.refused = self._stop.asked
             if self.refused:
                 raise StopRequested("stopping: no further batch is begun")
+            self._keep()
             rows = frame.collect()
             results = [_written(json.loads(row["result"])) for row in rows]
             self._sink.commit(results)
@@ -161,7 +167,7 @@ class Job:
             IggySparkError: why it could not go on.
         """
         self._stop.install()
-        checkpoint = Checkpoint(Path(self._config.checkpoint))
+        checkpoint = _checkpoint(self._config)
         try:
             found = Connection(self._impatient).topic_state()
             incarnation = str(found.incarnation)
@@ -184,8 +190,7 @@ class Job:
 
     def _carry(self, checkpoint: Checkpoint, mirror: JobMirror, found: TopicState) -> None:
         """Everything that touches the target."""
-        folder = Path(self._config.checkpoint)
-        mark = driver_mark.take_over(folder, should_stop=lambda: self._stop.asked)
+        mark = driver_mark.of(self._config).take_over(should_stop=lambda: self._stop.asked)
         if mark is None:
             return
         covered = self._sink.prepare(str(found.incarnation))
@@ -209,8 +214,9 @@ class Job:
         listener = ProgressListener(self._reporter, moved=self._sign.moved)
         spark.streams.addListener(listener)
         spark.dataSource.register(sink_source.SinkSource)
-        writer = BatchWriter(self._sink, listener, self._stop)
         incarnation, covered = str(run.found.incarnation), run.covered
+        keep = partial(run.checkpoint.keep, incarnation)
+        writer = BatchWriter(self._sink, listener, self._stop, keep)
         done = run.checkpoint.committed(incarnation)
         self._raw["stateLocation"] = str(run.checkpoint.state(incarnation))
         self._raw["startingOffsets"] = self._starting_offsets(run.found, covered)
@@ -278,8 +284,10 @@ class Job:
                 self._wait_for_commit(query, writer, run)
                 query.stop()
                 return
-            self._sign.write()
             try:
+                # The start of the first batch, before anybody takes the job for well.
+                run.checkpoint.keep(str(run.found.incarnation))
+                self._sign.write()
                 run.mirror.tell(writer.last_batch)
             except IggySparkError:
                 query.stop()
@@ -331,6 +339,12 @@ class Job:
             lag=left,
         )
         return left
+
+
+def _checkpoint(config: JobConfig) -> Checkpoint:
+    if s3.is_address(config.checkpoint):
+        return StoredCheckpoint(config.checkpoint, config.checkpoint_store.connection())
+    return Checkpoint(Path(config.checkpoint))
 
 
 _EXCEPTION = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)

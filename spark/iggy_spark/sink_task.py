@@ -7,9 +7,8 @@ task yields is one line that says what it did. Spark plans, retries and keeps th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -45,22 +44,29 @@ class SinkReader(readers.IggyStreamReader):
         sink = registry.build(config, show=lambda line: None)
         spans = json.loads(self._covered).get(str(partition.wanted.partition), [])
         covered = tuple((first, end) for first, end in spans)
-        with driver_mark.writing(Path(config.checkpoint), self._mark):
-            written = write_range(self._options, partition.wanted, sink=sink, covered=covered)
+        with driver_mark.of(config).writing(self._mark) as confirm:
+            written = write_range(
+                self._options, partition.wanted, sink=sink, covered=covered, confirm=confirm
+            )
         line = json.dumps(written.to_json())
         yield pa.RecordBatch.from_arrays([pa.array([line])], schema=RESULT_SCHEMA)
 
 
 def write_range(
-    options: ReadOptions, wanted: OffsetRange, *, sink: Sink, covered: Spans
+    options: ReadOptions,
+    wanted: OffsetRange,
+    *,
+    sink: Sink,
+    covered: Spans,
+    confirm: Callable[[], None] = still_ours,
 ) -> Written:
-    """Write what the target does not have yet of a range."""
+    """Write what the target does not have yet of a range. `confirm` as for `Sink.write_task`."""
     total = Written(wanted.partition, wanted.first, wanted.end)
     missing = 0
     for part in without(wanted, covered):
         missing += part.count
         fetch = RangeFetch(options, part)
-        done = sink.write_task(part, portions(options, fetch, part.partition), still_ours)
+        done = sink.write_task(part, portions(options, fetch, part.partition), confirm)
         total = replace(
             total,
             rows=total.rows + done.rows,

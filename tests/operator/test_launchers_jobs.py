@@ -165,6 +165,41 @@ def test_files_in_an_object_store_need_no_volume_but_their_login(tmp_path: Path)
         assert "/etc/iggy-files" in [m["mountPath"] for m in spec["containers"][0]["volumeMounts"]]
 
 
+STATE: dict[str, Any] = {
+    "location": "s3a://state/orders",
+    "s3": {"endpoint": "http://store:8333", "credentialsSecretName": "state-keys"},
+}
+
+
+def test_a_checkpoint_in_an_object_store_needs_no_claim_but_its_login(tmp_path: Path) -> None:
+    config = loaded(tmp_path / "sink.json", checkpoint=STATE)
+    children = sink_children(job_of(sink_of(checkpoint=STATE)), "Kubeflow")
+
+    assert config.checkpoint == "s3a://state/orders"
+    assert config.checkpoint_store.connection() == s3.Connection(
+        endpoint="http://store:8333", credentials_path="/etc/iggy-checkpoint"
+    )
+    assert problems(job_of(sink_of(checkpoint=STATE)), "Kubeflow") == ()
+    assert children.claim is None
+    for role in ("driver", "executor"):  # a task looks at the mark of its driver
+        spec = children.application["spec"][role]["template"]["spec"]
+        volumes = {item["name"]: item for item in spec["volumes"]}
+        assert volumes["iggy-checkpoint-login"]["secret"]["secretName"] == "state-keys"
+        assert "iggy-checkpoint" not in volumes
+    by_role = loaded(tmp_path / "sink.json", checkpoint={"location": "s3a://state/orders"})
+    assert by_role.checkpoint_store.connection() == s3.Connection()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_another_way_to_the_checkpoint_replaces_the_job(launcher: Launcher) -> None:
+    before = {"checkpoint": STATE}
+    renamed = {"checkpoint": {**STATE, "s3": {**STATE["s3"], "credentialsSecretName": "others"}}}
+    written_out = {"checkpoint": {**STATE, "s3": {**STATE["s3"], "pathStyle": False}}}
+
+    assert changed(launcher, before, renamed) is Change.USER
+    assert changed(launcher, before, written_out) is Change.NONE
+
+
 def changed(launcher: Launcher, before: dict[str, Any], after: dict[str, Any]) -> Change:
     running = sink_children(job_of(sink_of(**before)), launcher).application
     return change(running, sink_children(job_of(sink_of(**after)), launcher))
@@ -272,7 +307,8 @@ def with_mount(path: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"checkpoint": {"location": "s3a://lake/x"}}, "checkpoint.location"),
+        ({"checkpoint": {"location": "gs://lake/x"}}, "checkpoint.location: gs://lake/x is not in"),
+        ({"checkpoint": {"location": "s3a://lake/../x"}}, "checkpoint.location"),
         ({"files": {"path": "lake/orders"}}, "files.path"),
         ({"files": {"path": "/elsewhere/orders"}}, "files.path"),
         ({"files": {"path": "/lake/../etc"}}, "files.path"),

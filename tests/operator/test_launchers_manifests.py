@@ -51,6 +51,15 @@ SPECS: dict[str, dict[str, Any]] = {
         "restart": {"policy": "Never"},
     },
 }
+STORE = {"endpoint": "http://minio:9000", "pathStyle": True, "credentialsSecretName": "lake-keys"}
+SPECS["stored"] = {
+    "files": {"path": "s3a://lake/orders", "s3": STORE},
+    "checkpoint": {
+        "location": "s3a://state/orders",
+        "s3": {**STORE, "credentialsSecretName": "state-keys"},
+    },
+    "spark": {},
+}
 CASES = [(name, launcher) for name in SPECS for launcher in LAUNCHERS]
 # What Kubeflow's API has and applies only by its mutating webhook.
 NEEDS_WEBHOOK = frozenset(
@@ -167,7 +176,7 @@ def test_the_driver_has_its_file_its_place_and_its_login(name: str, launcher: La
 
     assert volumes["iggy-job"]["configMap"]["name"] == file
     assert mounts["iggy-job"] == "/etc/iggy-sink"
-    assert mounts["iggy-checkpoint"] == "/checkpoint"
+    assert mounts.get("iggy-checkpoint") == (None if name == "stored" else "/checkpoint")
     assert set(mounts) == set(volumes)
     assert driver["metadata"]["labels"][SINK_UID_LABEL] == job_of().owner.uid
     assert driver["spec"]["enableServiceLinks"] is False

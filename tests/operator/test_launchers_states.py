@@ -291,7 +291,6 @@ def test_apaches_restart_keeps_the_exit_code_of_the_end_before(
     """An end lasts a moment, so that a pass may see the restart alone. By default the operator
     moves the history of the attempt that ended; of those before it nothing counts.
     """
-
     again = entry("ScheduledToRestart")
     ended_before = [entry("Failed", 4), entry("ScheduledToRestart"), entry("RunningHealthy"), end]
     if is_trimmed:

@@ -83,7 +83,7 @@ def full_topic(name: str = "full") -> dict[str, Any]:
     fields = {k: v for k, v in properties.items() if k not in {*others, "topicRef"}}
     entry = whole({"type": "object", "properties": fields})
     entry["files"]["path"] = "s3a://lake/orders"
-    entry["checkpoint"] = S3
+    entry["checkpoint"] = S3 | {"s3": entry["files"]["s3"]}
     entry["transforms"] = [{"flatten": {}}, {"delete_fields": {"fields": ["password"]}}]
     return topic(name, sinks=[{**entry, "name": f"sink-{index}"} for index in range(16)])
 
@@ -175,6 +175,15 @@ _SINKS = [
          "spec.sinks[0].checkpoint", "for a local folder use volume"),
     Case("sink: both kinds of checkpoint", with_sink(checkpoint=S3 | {"volume": {}}), None,
          "spec.sinks[0].checkpoint", "exactly one"),
+    Case("sink: checkpoint in a store", with_sink(checkpoint=S3 | {"s3": BUCKET["s3"]})),
+    Case("sink: checkpoint's store without a location",
+         with_sink(checkpoint={"volume": {}, "s3": BUCKET["s3"]}), None,
+         "spec.sinks[0].checkpoint", "s3 goes with a location in an object store"),
+    Case("sink: checkpoint's store with a password",
+         with_sink(checkpoint=S3 | {"s3": {"endpoint": "http://a:b@store:8333"}}), None,
+         "spec.sinks[0].checkpoint.s3.endpoint", "without login"),
+    Case("sink: another way to the checkpoint's store",
+         with_sink(checkpoint=S3 | {"s3": BUCKET["s3"]}), with_sink(checkpoint=S3)),
     Case("sink: moved checkpoint", with_sink(checkpoint={"location": "s3a://lake/other"}),
          with_sink(checkpoint=S3), "spec.sinks[0].checkpoint", "use a new sink name"),
     Case("sink: a second sink, another checkpoint",

@@ -30,6 +30,7 @@ JOB_FILE: Final = "sink.json"
 CHECKPOINT_PATH: Final = "/checkpoint"
 LOGIN_FOLDER: Final = "/etc/iggy"
 STORE_FOLDER: Final = "/etc/iggy-files"
+CHECKPOINT_STORE_FOLDER: Final = "/etc/iggy-checkpoint"
 ALIVE_FILE: Final = "/tmp/iggy-sink-alive.json"
 SINK_TYPES: Final = ("Files", "Console")
 """What the sink job of this version can do."""
@@ -93,6 +94,19 @@ class SinkJob:
         return str(volume.get("existingClaim") or claim_name(self.sink.key.name))
 
     @property
+    def location(self) -> str | None:
+        """Where the checkpoint lies, if not on a claim."""
+        location = self.sink.spec.get("checkpoint", {}).get("location")
+        return None if location is None else str(location)
+
+    @property
+    def checkpoint_secret(self) -> str | None:
+        """Secret with the login of the object store that holds the checkpoint."""
+        store = self.sink.spec.get("checkpoint", {}).get("s3", {})
+        name = store.get("credentialsSecretName")
+        return None if name is None else str(name)
+
+    @property
     def store_secret(self) -> str | None:
         """Secret with the login of the object store that the files go to."""
         name = self.sink.spec.get("files", {}).get("s3", {}).get("credentialsSecretName")
@@ -140,9 +154,16 @@ def asked(job: SinkJob, launcher: str) -> object:
     return {
         "spec": without_defaults(spec, node),
         "source": [source.address, source.stream, source.topic, source.secret],
-        "checkpoint": job.claim,
+        "checkpoint": job.claim if job.location is None else _place(job, node),
         "launcher": launcher,
     }
+
+
+def _place(job: SinkJob, node: Manifest) -> object:
+    """Where a checkpoint in an object store is, and how it is reached."""
+    checkpoint = {name: job.sink.spec["checkpoint"].get(name) for name in ("location", "s3")}
+    given = {name: value for name, value in checkpoint.items() if value is not None}
+    return without_defaults(given, node["properties"]["checkpoint"])
 
 
 def job_file(job: SinkJob) -> Manifest:
@@ -160,6 +181,7 @@ def job_file(job: SinkJob) -> Manifest:
         "sink": {**job_fields(job.sink), **_files(job), "spark": spark, **_new_topic(job)},
         # A folder of its own: the root of a volume may hold `lost+found`, or another sink.
         "checkpoint": f"{CHECKPOINT_PATH}/{job.sink.key.name}",
+        **_stored_checkpoint(job),
         "once": job.is_bounded,
         "aliveFile": ALIVE_FILE,
     }
@@ -170,8 +192,23 @@ def _files(job: SinkJob) -> Manifest:
     files = job.sink.spec.get("files")
     if not files or job.store_secret is None:
         return {}
-    store = {name: value for name, value in files["s3"].items() if name != "credentialsSecretName"}
-    return {"files": {**files, "s3": {**store, "credentialsPath": STORE_FOLDER}}}
+    return {"files": {**files, "s3": _store(files["s3"], STORE_FOLDER)}}
+
+
+def _store(block: Manifest, folder: str) -> Manifest:
+    """A block `s3`, with the place of the login in place of its Secret."""
+    store = {name: value for name, value in block.items() if name != "credentialsSecretName"}
+    is_named = "credentialsSecretName" in block
+    return {**store, "credentialsPath": folder} if is_named else store
+
+
+def _stored_checkpoint(job: SinkJob) -> Manifest:
+    """Fields of the job's file for a checkpoint in an object store."""
+    if job.location is None:
+        return {}
+    block = job.sink.spec["checkpoint"].get("s3")
+    store = {"checkpointStore": _store(block, CHECKPOINT_STORE_FOLDER)} if block else {}
+    return {"checkpoint": job.location, **store}
 
 
 def _new_topic(job: SinkJob) -> Manifest:
@@ -189,11 +226,8 @@ def mebibytes(text: str) -> int:
 
 def problems(job: SinkJob) -> Iterator[str]:
     """What of the sink this version cannot do in a cluster: field and way out, a sentence each."""
-    spec = job.sink.spec
     if job.sink.type not in SINK_TYPES:
         yield f"type: {job.sink.type} is not in this version: use {' or '.join(SINK_TYPES)}"
-    if "location" in spec.get("checkpoint", {}):
-        yield "checkpoint.location: not in this version: use checkpoint.volume"
     for part in ("driver", "executor"):
         overhead = job.spark[part].get("memoryOverhead")
         if overhead is not None and not _MEMORY.fullmatch(overhead):

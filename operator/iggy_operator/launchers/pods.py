@@ -11,6 +11,7 @@ from iggy_operator.desired.broker_pod import RESTRICTED
 from iggy_operator.desired.metadata import Manifest
 from iggy_operator.launchers.job import (
     CHECKPOINT_PATH,
+    CHECKPOINT_STORE_FOLDER,
     JOB_FILE,
     JOB_FOLDER,
     LOGIN_FOLDER,
@@ -31,10 +32,14 @@ CHECKPOINT_VOLUME: Final = "iggy-checkpoint"
 TEMPORARY_VOLUME: Final = "iggy-tmp"
 LOGIN_VOLUME: Final = "iggy-login"
 STORE_VOLUME: Final = "iggy-files-login"
+CHECKPOINT_STORE_VOLUME: Final = "iggy-checkpoint-login"
 _OWN_VOLUMES: Final = (
-    JOB_VOLUME, LOGIN_VOLUME, STORE_VOLUME, CHECKPOINT_VOLUME, TEMPORARY_VOLUME,
+    JOB_VOLUME, LOGIN_VOLUME, STORE_VOLUME, CHECKPOINT_STORE_VOLUME, CHECKPOINT_VOLUME,
+    TEMPORARY_VOLUME,
 )  # fmt: skip
-_OWN_PATHS: Final = (JOB_FOLDER, LOGIN_FOLDER, STORE_FOLDER, CHECKPOINT_PATH, "/tmp")
+_OWN_PATHS: Final = (
+    JOB_FOLDER, LOGIN_FOLDER, STORE_FOLDER, CHECKPOINT_STORE_FOLDER, CHECKPOINT_PATH, "/tmp",
+)  # fmt: skip
 # Keys of Secrets that become files, read anew at every use: a rotation restarts nothing.
 _LOGIN_KEYS: Final = ("username", "password")
 _STORE_KEYS: Final = ("accessKeyId", "secretAccessKey")
@@ -111,19 +116,27 @@ def _environment(job: SinkJob) -> list[Manifest]:
 
 
 def _volumes(job: SinkJob, *, has_job: bool) -> list[Manifest]:
-    checkpoint: Manifest = {"name": CHECKPOINT_VOLUME, "emptyDir": {}}
+    volumes = [_secret(LOGIN_VOLUME, job.source.secret, _LOGIN_KEYS)]
+    volumes += [_secret(volume, secret, _STORE_KEYS) for volume, secret, _ in _stores(job)]
     if job.claim is not None:
         claim = {"claimName": job.claim}
-        checkpoint = {"name": CHECKPOINT_VOLUME, "persistentVolumeClaim": claim}
-    volumes = [_secret(LOGIN_VOLUME, job.source.secret, _LOGIN_KEYS)]
-    if job.store_secret is not None:
-        volumes.append(_secret(STORE_VOLUME, job.store_secret, _STORE_KEYS))
-    volumes += [checkpoint, {"name": TEMPORARY_VOLUME, "emptyDir": {}}]
+        volumes.append({"name": CHECKPOINT_VOLUME, "persistentVolumeClaim": claim})
+    elif job.location is None:
+        volumes.append({"name": CHECKPOINT_VOLUME, "emptyDir": {}})
+    volumes.append({"name": TEMPORARY_VOLUME, "emptyDir": {}})
     if has_job:
         items = [{"key": JOB_FILE, "path": JOB_FILE}]
         file: Manifest = {"name": job.file_name, "items": items}
         volumes.insert(0, {"name": JOB_VOLUME, "configMap": file})
     return volumes
+
+
+def _stores(job: SinkJob) -> Iterator[tuple[str, str, str]]:
+    """Volume, Secret and folder of each login to an object store."""
+    if job.store_secret is not None:
+        yield STORE_VOLUME, job.store_secret, STORE_FOLDER
+    if job.checkpoint_secret is not None:
+        yield CHECKPOINT_STORE_VOLUME, job.checkpoint_secret, CHECKPOINT_STORE_FOLDER
 
 
 def _secret(volume: str, secret: str, keys: Sequence[str]) -> Manifest:
@@ -136,12 +149,12 @@ def _mounts(job: SinkJob, *, has_job: bool) -> list[Manifest]:
     read_only = [(LOGIN_VOLUME, LOGIN_FOLDER)]
     if has_job:
         read_only.insert(0, (JOB_VOLUME, JOB_FOLDER))
-    if job.store_secret is not None:
-        read_only.append((STORE_VOLUME, STORE_FOLDER))
+    read_only += [(volume, folder) for volume, _, folder in _stores(job)]
     mounts: list[Manifest] = [
         {"name": name, "mountPath": path, "readOnly": True} for name, path in read_only
     ]
-    mounts.append({"name": CHECKPOINT_VOLUME, "mountPath": CHECKPOINT_PATH})
+    if job.location is None:
+        mounts.append({"name": CHECKPOINT_VOLUME, "mountPath": CHECKPOINT_PATH})
     mounts.append({"name": TEMPORARY_VOLUME, "mountPath": "/tmp"})
     return mounts
 
@@ -176,6 +189,8 @@ def problems(job: SinkJob) -> Iterator[str]:
             yield f"{where}.spec.containers.{name}: may not be set: use volumeMounts"
     yield from _volume_problems(spec, where)
     yield from _path_problems(job, spec)
+    if job.location is not None:
+        yield from _address_problems("checkpoint.location", job.location)
 
 
 def _volume_problems(spec: Mapping[str, Any], where: str) -> Iterator[str]:
@@ -197,7 +212,7 @@ def _path_problems(job: SinkJob, spec: Mapping[str, Any]) -> Iterator[str]:
         return
     path = str(job.sink.spec["files"]["path"])
     if "://" in path:
-        yield from _address_problems(path)
+        yield from _address_problems("files.path", path)
         return
     mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in _own_mounts(spec)]
     parts = path.split("/")
@@ -209,8 +224,8 @@ def _path_problems(job: SinkJob, spec: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _address_problems(path: str) -> Iterator[str]:
+def _address_problems(field: str, path: str) -> Iterator[str]:
     parts = path.split("/")[2:]
     is_sound = bool(parts[0]) and not {".", ".."} & set(parts) and "@" not in parts[0]
     if not path.startswith(("s3a://", "s3://")) or not is_sound:
-        yield f"files.path: {path} is not in this version: use an address such as s3a://bucket/folder"
+        yield f"{field}: {path} is not in this version: use an address such as s3a://bucket/folder"

@@ -23,14 +23,13 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from iggy_spark.errors import Fenced
-from iggy_spark.s3 import Bucket, Connection, Staged, StoreError
+from iggy_spark.s3 import Bucket, Connection, Staged, StoreError, check_once
 from iggy_spark.sinks import file_names
 
 WORK: Final = "_iggy/"
@@ -46,15 +45,8 @@ class BucketPlace:
         self._bucket = Bucket(address, connection)
 
     def check(self) -> None:
-        """Make an object, twice: all hangs on the second attempt being refused."""
-        probe = f"{WORK}probe-{uuid.uuid4().hex}"
-        self._bucket.put_once(probe, b"1")
-        is_made_again = self._bucket.put_once(probe, b"2")
-        self._bucket.delete(probe)
-        if is_made_again:
-            raise StoreError(
-                "the store ignores If-None-Match, which exactly once needs: upgrade it"
-            )
+        """See whether a note can be made twice."""
+        check_once(self._bucket, f"{WORK}probe")
 
     def settle(self, incarnation: str) -> None:
         """Complete what notes list, drop other uploads of this incarnation. Those of others may
