@@ -141,13 +141,15 @@ class BrokerAdmin:
         self._chance = chance
         self._turn = asyncio.Lock()
         self._connection: Connection | None = None
+        self._is_closed = False
         self._trouble: _Trouble | None = None
         self._sign = ""
         self._streams: _Listing[Stream] | None = None
         self._topics: dict[str, _Listing[TopicHeader]] = {}
 
     async def close(self) -> None:
-        """End the connection."""
+        """End the connection, for ever: passes that still have this admin get another one."""
+        self._is_closed = True
         async with self._turn:
             await self._drop()
 
@@ -292,6 +294,9 @@ class BrokerAdmin:
         return result
 
     async def _open(self) -> None:
+        if self._is_closed:
+            text = "there is another way to it by now"
+            raise BrokerDownError(text, retry_in_s=PAUSE_S_MIN, down_for_s=0)
         now_s = self._clock.monotonic_s()
         if self._trouble is not None and now_s < self._trouble.until_s:
             raise self._trouble.error(now_s)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -50,11 +51,12 @@ class BrokerPool:
         self._clock = clock
         self._chance = chance
         self._known: dict[Ref, _Known] = {}
-        self._turn = asyncio.Lock()
+        # One for each: a broker that does not answer holds up nobody else's.
+        self._turns: defaultdict[Ref, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def admin(self, cluster: Cluster, broker: Entry) -> BrokerAdmin:
         """The way to this broker. Raises Blocked if there is none, ClusterError."""
-        async with self._turn:
+        async with self._turns[broker.ref]:
             now_s = self._clock.monotonic_s()
             known = self._known.get(broker.ref)
             if known is not None and self._is_current(known, broker, now_s):
@@ -91,8 +93,10 @@ class BrokerPool:
 
     async def keep_only(self, refs: Collection[Ref]) -> None:
         """Close the connections to all other brokers."""
-        for ref in [ref for ref in self._known if ref not in refs]:
-            await self._known.pop(ref).admin.close()
+        for ref in [ref for ref in self._turns if ref not in refs]:
+            del self._turns[ref]
+            if (known := self._known.pop(ref, None)) is not None:
+                await known.admin.close()
             self._meter.forget_broker(ref)
 
 

@@ -85,7 +85,6 @@ def test_nobody_connects_before_the_pause_is_over() -> None:
 
         case.broker.is_down = False
         await case.admin.streams()
-        await case.admin.close()
         case.broker.is_down = True
         with pytest.raises(BrokerDownError) as told:
             await case.admin.stats()

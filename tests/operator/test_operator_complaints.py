@@ -98,8 +98,7 @@ def test_wrong_credentials_are_told_and_new_ones_found_without_a_restart() -> No
         await world.resync()
         world.broker.password = "another"
         broker = Ref("IggyBroker", "shop", "main")
-        admin = next(iter(world.pool._known.values())).admin
-        await admin.close()
+        world.broker.cut()
 
         await world.go(65)
         assert world.says(broker) == ("False", "Unauthorized")

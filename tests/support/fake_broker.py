@@ -54,6 +54,7 @@ class FakeBroker:
         self.root_changed: Callable[[str], None] = lambda password: None
         self.tls: Tls | None = None
         """As the last one who connected wanted it."""
+        self.cuts = 0
         self._numbers = itertools.count(1)
 
     async def connect(
@@ -71,6 +72,10 @@ class FakeBroker:
         if found is not None and found.user.status != 1:
             raise ClientError(ErrorCode.USER_INACTIVE, f"login of {username}")
         return FakeConnection(self, username)
+
+    def cut(self) -> None:
+        """All connections end."""
+        self.cuts += 1
 
     def lose_everything(self) -> None:
         """As a broker on an empty volume."""
@@ -137,11 +142,12 @@ class FakeConnection:
     def __init__(self, broker: FakeBroker, username: str) -> None:
         self._broker = broker
         self._username = username
+        self._cuts = broker.cuts
 
     async def call(self, call: Call[T]) -> T:
         await asyncio.sleep(0)
         name = type(call.request).__name__
-        if self._broker.is_down:
+        if self._broker.is_down or self._broker.cuts != self._cuts:
             raise LinkError(f"the connection to {ADDRESS} was closed by the server")
         is_write = not name.startswith("Get")
         made = self._broker.faults.before(name, call.request, is_write=is_write)
