@@ -13,7 +13,7 @@ from foreign_schemas import APACHE_FILE, KUBEFLOW_FILE, definition
 from iggy_operator.cluster import NotFoundError, Object, Ref
 from iggy_operator.program.api_kinds import API_KINDS
 from operator_scene import OperatorScene, play
-from played_operators import PlayedOperators, playing
+from played_operators import PlayedOperators
 from real_people import eventually
 
 pytestmark = [pytest.mark.usefixtures("our_kinds", "their_kinds"), pytest.mark.timeout(600)]
@@ -47,6 +47,7 @@ class Sink:
             topicRef={"name": "orders"},
             type="Console",
             spark={"launcher": self.launcher},
+            restart={"backoffSeconds": 1},
             **spec,
         )
 
@@ -55,6 +56,7 @@ class Sink:
         await self.scene.people.remove(self.ref)
 
         async def is_gone() -> bool:
+            await self.spark.let_go()
             path = API_KINDS["IggyUser"].path(namespace=self.scene.namespace)
             users = (await self.scene.people.client.get(path))["items"]
             return not users and not await self.spark.applications()
@@ -87,15 +89,17 @@ def played(
     async def main(scene: OperatorScene) -> None:
         metadata = {"name": "iggy-spark", "namespace": scene.namespace}
         await scene.people.put({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-        async with playing(scene.people.client, scene.namespace) as spark:
-            await scene.give_topic()
-            await asyncio.to_thread(scene.operator, RESYNC_SECONDS="5")
-            sink = Sink(scene, spark, launcher)
-            try:
+        await scene.give_topic()
+        await asyncio.to_thread(scene.operator, RESYNC_SECONDS="5")
+        spark = PlayedOperators(scene.people.client, scene.namespace)
+        sink = Sink(scene, spark, launcher)
+        try:
+            async with spark:
+                await sink.give()
                 await scenario(sink)
-            finally:
-                await sink.remove()
-            assert spark.clashes == []
+        finally:
+            await sink.remove()
+        assert spark.clashes == []
 
     play(tmp_path, kubectl, main)
 
@@ -105,7 +109,6 @@ def test_a_sink_runs_survives_its_driver_changes_and_pauses(
     tmp_path: Path, kubectl: Kubectl, launcher: str
 ) -> None:
     async def scenario(sink: Sink) -> None:
-        await sink.give()
         first = await sink.runs()
         (application,) = await sink.spark.applications()
         assert application["apiVersion"].startswith(GROUPS[launcher])
@@ -150,7 +153,6 @@ def test_a_driver_that_waits_for_a_person_is_not_started_again(
     tmp_path: Path, kubectl: Kubectl, launcher: str
 ) -> None:
     async def scenario(sink: Sink) -> None:
-        await sink.give()
         await sink.runs()
         sink.spark.exits = 2
 
@@ -174,7 +176,6 @@ def test_an_operator_that_is_killed_during_a_change_makes_no_second_driver(
     tmp_path: Path, kubectl: Kubectl, launcher: str
 ) -> None:
     async def scenario(sink: Sink) -> None:
-        await sink.give()
         before = (await sink.runs())["metadata"]["uid"]
         (operator,) = sink.scene.operators
         for seconds in (20, 25, 30):

@@ -1,17 +1,17 @@
 """The Spark operators of Kubeflow and Apache, played on a real API server for one namespace.
 
 They make driver pods that no scheduler takes, and write the pods' states themselves, as a kubelet
-would. States and their order: the operators' own, as seen on a cluster.
+would. States, their order and what they keep in a status: the operators' own, as seen on a cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Self
 
-from iggy_operator.clock import SystemClock, time_text
+from iggy_operator.clock import SystemClock, time_of, time_text
 from iggy_operator.cluster import ConflictError, NotFoundError, Object
 from iggy_operator.desired.metadata import SINK_LABEL
 from iggy_operator.launchers.pods import DRIVER
@@ -58,7 +58,10 @@ _NOBODY = "played"  # a scheduler that does not exist
 
 
 class PlayedOperators:
-    """Both of them. `clashes` must stay empty: moments with two drivers of one sink."""
+    """Both of them, at work within `async with`: what goes wrong with them ends the block.
+
+    `clashes` must stay empty: moments with two drivers of one sink.
+    """
 
     def __init__(self, client: ApiClient, namespace: str) -> None:
         self._client = client
@@ -66,6 +69,21 @@ class PlayedOperators:
         self._clock = SystemClock()
         self.clashes: list[str] = []
         self.exits: int | None = None  # every driver ends with that code, at once
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._work = self._tasks.create_task(self._live_on())
+        return self
+
+    async def __aexit__(self, *problem: Any) -> None:
+        self._work.cancel()
+        await self._tasks.__aexit__(*problem)
+
+    async def _live_on(self) -> None:
+        while True:
+            await self.tick()
+            await asyncio.sleep(_TICK_S)
 
     async def tick(self) -> None:
         """One round."""
@@ -86,6 +104,12 @@ class PlayedOperators:
 
     async def applications(self) -> list[Object]:
         return [*await self._list(KUBEFLOW), *await self._list(APACHE)]
+
+    async def let_go(self) -> None:
+        """Take the finalizers away, as nobody works any more."""
+        for application in await self._list(APACHE):
+            held = {"op": "replace", "path": "/metadata/finalizers", "value": []}
+            await self._patch(application, held)
 
     async def _list(self, kind: str) -> list[Object]:
         page = await self._client.get(API_KINDS[kind].path(namespace=self._namespace))
@@ -110,11 +134,14 @@ class PlayedOperators:
     async def _live(self, pod: Object) -> None:
         """What a kubelet tells: the driver runs, or it ended."""
         now, state = time_text(self._clock.now_s()), pod["status"].get("phase")
+        told: dict[str, Any]
         if state == "Pending":
             phase, told = "Running", {"running": {"startedAt": now}}
         elif state == "Running" and self.exits is not None:
             phase = "Failed" if self.exits else "Succeeded"
-            told = {"terminated": {"exitCode": self.exits, "finishedAt": now, "reason": "Error"}}
+            # All times, as a kubelet: one left out is read as null, which Apache's status refuses.
+            times = {"startedAt": pod["metadata"]["creationTimestamp"], "finishedAt": now}
+            told = {"terminated": {"exitCode": self.exits, "reason": "Error", **times}}
         else:
             return
         container = {
@@ -150,10 +177,14 @@ class PlayedOperators:
         name = f"{value['metadata']['name']}-driver"
         status = dict(value.get("status") or {})
         state = (status.get("applicationState") or {}).get("state", "")
-        policy = value["spec"]["restartPolicy"]["type"]
-        later = KUBEFLOW_LATER.get((state, policy)) or KUBEFLOW_NEXT.get(
+        policy = value["spec"]["restartPolicy"]
+        later = KUBEFLOW_LATER.get((state, policy["type"])) or KUBEFLOW_NEXT.get(
             (state, _phase(pods.get(name))), state
         )
+        if state == "FAILING" and later == "PENDING_RERUN":
+            pause_s = policy["onFailureRetryInterval"] * status["executionAttempts"]
+            if not self._is_over(status["lastSubmissionAttemptTime"], pause_s):
+                return
         if state in ("", "PENDING_RERUN"):
             if name in pods:
                 await self._remove(name)
@@ -180,21 +211,42 @@ class PlayedOperators:
         attempt = (status.get("currentAttemptSummary") or {}).get("attemptInfo") or {"id": 0}
         name = f"{value['metadata']['name']}-{attempt['id']}-driver"
         later = APACHE_LATER.get(state) or APACHE_NEXT.get((state, _phase(pods.get(name))), state)
-        if later == "DriverRequested":
-            await self._start(value, name, value["spec"]["driverSpec"]["podTemplateSpec"])
+        if state == "ScheduledToRestart":
+            restart = value["spec"]["applicationTolerations"]["restartConfig"]
+            since = status["currentState"]["lastTransitionTime"]
+            if not self._is_over(since, restart["restartBackoffMillis"] / 1000):
+                return
         if later == state:
             return
+        if later == "DriverRequested":
+            await self._start(value, name, value["spec"]["driverSpec"]["podTemplateSpec"])
+        if later == "ScheduledToRestart":
+            await self._remove(name)  # whatever is to be kept: it is to start again
+        await self._say(APACHE, value, self._moved(status, later, pods.get(name)))
+
+    def _moved(self, status: Object, state: str, pod: Object | None) -> Object:
+        """The status of an application of Apache's in its next state."""
+        attempt = (status.get("currentAttemptSummary") or {}).get("attemptInfo") or {"id": 0}
         history = dict(status.get("stateTransitionHistory") or {})
-        entry: dict[str, Any] = {"currentStateSummary": later, "message": ""}
+        entry: dict[str, Any] = {"currentStateSummary": state, "message": ""}
         entry["lastTransitionTime"] = time_text(self._clock.now_s())
-        if later == "Failed" and (pod := pods.get(name)):
+        if state == "Failed" and pod is not None:
             statuses = pod["status"].get("containerStatuses", [])
             entry["lastObservedDriverStatus"] = {"containerStatuses": statuses}
-        history[str(len(history))] = entry
-        status |= {"currentState": entry, "stateTransitionHistory": history}
-        number = attempt["id"] + (later == "ScheduledToRestart")
-        status["currentAttemptSummary"] = {"attemptInfo": {"id": number}}
-        await self._say(APACHE, value, status)
+        number = str(max(map(int, history), default=-1) + 1)
+        if state != "ScheduledToRestart":
+            history[number] = entry
+            return {**status, "currentState": entry, "stateTransitionHistory": history,
+                    "currentAttemptSummary": {"attemptInfo": attempt}}  # fmt: skip
+        return {
+            "currentState": entry,
+            "stateTransitionHistory": {number: entry},
+            "previousAttemptSummary": {"attemptInfo": attempt, "stateTransitionHistory": history},
+            "currentAttemptSummary": {"attemptInfo": {"id": attempt["id"] + 1}},
+        }
+
+    def _is_over(self, since: str, pause_s: float) -> bool:
+        return self._clock.now_s() >= time_of(since) + pause_s
 
     async def _hold(self, value: Object) -> None:
         held = {"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]}
@@ -237,22 +289,3 @@ def _ended(pod: Object | None) -> str:
             code, why = ended["exitCode"], ended.get("reason", "")
             return f"driver container failed with ExitCode: {code}, Reason: {why}"
     return "driver pod not found"
-
-
-@asynccontextmanager
-async def playing(client: ApiClient, namespace: str) -> AsyncIterator[PlayedOperators]:
-    """They work beside the test until the block ends."""
-    operators = PlayedOperators(client, namespace)
-
-    async def work() -> None:
-        while True:
-            await operators.tick()
-            await asyncio.sleep(_TICK_S)
-
-    task = asyncio.create_task(work())
-    try:
-        yield operators
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task  # what went wrong there fails the test
