@@ -11,10 +11,11 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from iggy_operator.cache import KINDS
 from iggy_operator.cluster import Cluster, ClusterError, DeniedError, NotFoundError, Object, Ref
 from iggy_operator.objects import FINALIZER, has_finalizer, is_deleting, ref_of, uid_of
 
+HELD: Final = ("IggyStream", "IggyTopic", "IggyUser")
+"""Kinds whose objects may have our finalizer."""
 LOOK_S: Final = 2.0
 """Between two looks at all namespaces."""
 AT_ONCE: Final = 16
@@ -55,7 +56,7 @@ class Endings:
         if namespace not in self.ending:
             _LOG.info("namespace %s is being deleted: its objects are let go", namespace)
             self.ending.add(namespace)
-        for kind in KINDS:
+        for kind in HELD:
             found = await self._cluster.list(kind, namespace=namespace)
             held = [value for value in found if has_finalizer(value)]
             for first in range(0, len(held), AT_ONCE):

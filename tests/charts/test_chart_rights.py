@@ -60,6 +60,22 @@ def test_roles_and_nothing_cluster_wide_where_namespaces_are_watched() -> None:
         assert binding["roleRef"]["kind"] == "Role"
 
 
+def test_rights_that_outlive_a_namespace_are_few_and_only_there_where_they_are_asked_for() -> None:
+    values = {**IN_TWO, "rbac": {"outliveNamespaces": True}}
+    manifests = rendered(OPERATOR, without_crds(values))
+
+    verbs = {"get", "list", "patch"}
+    kinds = ("iggystreams", "iggytopics", "iggyusers")
+    assert role(manifests, "ClusterRole", f"here-{OPERATOR}-endings") == {
+        **{("iggykube.dev", kind): verbs for kind in kinds},
+        ("", "namespaces"): {"get"},
+    }
+    (binding,) = of_kind(manifests, "ClusterRoleBinding")
+    assert binding["subjects"][0]["namespace"] == "here"
+    in_all = rendered(OPERATOR, without_crds({"rbac": {"outliveNamespaces": True}}))
+    assert names(of_kind(in_all, "ClusterRoleBinding")) == [("", OPERATOR)]
+
+
 def test_its_own_namespace_is_watched_where_none_is_named() -> None:
     manifests = rendered(OPERATOR, without_crds({"watch": {"all": False}}))
 
