@@ -96,6 +96,9 @@ def test_the_pod_has_the_restricted_profile_and_probes(manifests: list[Manifest]
         "seccompProfile": {"type": "RuntimeDefault"}}  # fmt: skip
     assert container["securityContext"] == RESTRICTED
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    start = container["startupProbe"]
+    assert start["httpGet"] == container["livenessProbe"]["httpGet"]
+    assert start["periodSeconds"] * start["failureThreshold"] >= 300, "a slow machine is no failure"
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
     mounts = {mount["name"] for mount in container["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["volumes"]}
