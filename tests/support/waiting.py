@@ -23,9 +23,11 @@ def wait_until(
         time.sleep(STEP_S)
 
 
-def eventually(look: Callable[[], T], wanted: T, within_s: float = WITHIN_S) -> T:
+def eventually(
+    look: Callable[[], T], wanted: T, within_s: float = WITHIN_S, step_s: float = STEP_S
+) -> T:
     """What `look` finds: as soon as it is `wanted`, or else the last that it found in time."""
     deadline = time.monotonic() + within_s
     while (found := look()) != wanted and time.monotonic() < deadline:
-        time.sleep(STEP_S)
+        time.sleep(step_s)
     return found
