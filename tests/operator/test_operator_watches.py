@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,12 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(WITHIN_S):
         while not condition():  # noqa: ASYNC110 -- conditions of many kinds
             await asyncio.sleep(0.02)
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches_module, "LOOK_S", 0.05)
+    monkeypatch.setattr(watches_module, "pause_s", lambda failures, chance: 0.05)
 
 
 def run(
@@ -209,6 +216,22 @@ def test_a_spark_operator_that_is_installed_later_is_watched_and_one_that_goes_i
         await listener.must_hear(Ref("IggyTopic", "shop", "orders"))
 
     run(tmp_path, scenario)
+
+
+def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
+    async def stubborn() -> None:
+        for _ in range(3):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(stubborn())
+        await asyncio.sleep(0)
+        await watches_module._cancel([task])
+        assert task.cancelled()
+
+    asyncio.run(main())
 
 
 def test_a_namespace_that_ends_leaves_the_watches_of_the_others_alone(

@@ -29,6 +29,7 @@ from iggy_operator.program.watch_settings import kopf_settings, registry_for
 STOP_S: Final = 10.0
 """A thread that has not ended by then is left alone: it has no one to tell anything."""
 CANCEL_S: Final = 5.0
+CANCEL_AGAIN_S: Final = 0.1
 LOOK_S: Final = 1.0
 ANSWER_S: Final = 5.0
 """An API server that does not say sooner what there is to be watched is not waited for."""
@@ -266,7 +267,11 @@ class _Round:
 
 
 async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=CANCEL_S)
+    """Until they end: a watch of kopf that is just between two streams swallows a cancellation."""
+    left = set(tasks)
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + CANCEL_S
+    while left and loop.time() < end_s:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
