@@ -35,12 +35,16 @@ class Endings:
     async def run(self) -> None:
         """Look, until cancelled."""
         while True:
-            for namespace in self._namespaces:
-                try:
-                    await self.look(namespace)
-                except ClusterError as error:
-                    _LOG.debug("namespace %s: %s", namespace, error)  # others say so louder
+            await self.look_at_all()
             await asyncio.sleep(LOOK_S)
+
+    async def look_at_all(self) -> None:
+        """One look at each."""
+        for namespace in self._namespaces:
+            try:
+                await self.look(namespace)
+            except ClusterError as error:
+                _LOG.debug("namespace %s: %s", namespace, error)  # others say so louder
 
     async def look(self, namespace: str) -> None:
         """Notice whether it ends, and let go of what is in it then. Raises ClusterError."""

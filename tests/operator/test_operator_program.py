@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from iggy_operator.objects import FINALIZER
 from iggy_operator.program.api_kinds import OPENAPI_PATH
 from operator_process import OperatorProcess
 from published_kinds import published
@@ -17,6 +18,16 @@ from scripted_api import scripted, status, write_kubeconfig
 
 WITHIN_S = 40.0
 NAMESPACE = "/api/v1/namespaces/default"
+KINDS = "/apis/iggykube.dev/v1alpha1/namespaces/default/"
+HELD = {
+    "metadata": {
+        "name": "fraud",
+        "namespace": "default",
+        "uid": "u",
+        "resourceVersion": "1",
+        "finalizers": [FINALIZER],
+    }
+}
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/iggy-operator"
 
 
@@ -27,6 +38,8 @@ class StartApi:
         self.openapi: dict[str, Any] | None = None
         self.others: list[str] = []
         self.version = 1
+        self.is_ending = False
+        self.let_go: list[str] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.path == OPENAPI_PATH:
@@ -40,7 +53,16 @@ class StartApi:
             spec = {"holderIdentity": "somebody-else", "leaseDurationSeconds": 3}
             return web.json_response({"kind": "Lease", "metadata": metadata, "spec": spec})
         if request.path == NAMESPACE and request.method == "GET":
-            return status(404, "whether it ends, everybody looks")
+            # Whether it ends, everybody looks.
+            mark = {"deletionTimestamp": "2027-01-01T00:00:00Z"} if self.is_ending else {}
+            return web.json_response({"kind": "Namespace", "metadata": {"name": "default", **mark}})
+        if self.is_ending and request.path.startswith(KINDS):
+            if request.method == "PATCH":
+                self.let_go.append(request.path.removeprefix(KINDS))
+            is_list = request.path == f"{KINDS}iggyusers"
+            items = [HELD] if is_list else []
+            is_one = request.path == f"{KINDS}iggyusers/fraud"
+            return web.json_response(HELD if is_one else {"metadata": {}, "items": items})
         self.others.append(f"{request.method} {request.path}")
         return status(500, "nobody should ask for this")
 
@@ -106,5 +128,18 @@ def test_a_standby_is_ready_works_on_nothing_and_stops_at_once(tmp_path: Path) -
 
         assert api.others == []
         assert "somebody-else" not in json.dumps(operator.lines())
+
+    play(tmp_path, scenario)
+
+
+def test_one_that_is_stopped_because_its_namespace_ends_lets_go_first(tmp_path: Path) -> None:
+    async def scenario(api: StartApi, operator: OperatorProcess) -> None:
+        api.openapi = published()
+        await must_become(operator, "/readyz", (200, "ok"))
+
+        api.is_ending = True
+        assert await asyncio.to_thread(operator.stop) == 0
+
+        assert set(api.let_go) == {"iggyusers/fraud"}
 
     play(tmp_path, scenario)

@@ -35,7 +35,9 @@ GRACE_S: Final = 20.0
 """Running passes get so long at a stop."""
 RELEASE_S: Final = 5.0
 """And giving the Lease back so long."""
-DEFINITIONS_S: Final = 5.0
+LAST_LOOK_S: Final = 10.0
+"""And letting go of what is in a namespace that ends, if that is why we are stopped."""
+DEFINITIONS_S: Final = 2.0
 """Definitions that are missing or too old are looked at again."""
 _LOG: Final = logging.getLogger(__name__)
 
@@ -98,13 +100,24 @@ class Replica:
         try:
             async with served(self._settings.http_port, answers) as port:
                 _LOG.info("iggy-operator %s: probes and metrics on port %d", VERSION, port)
-                async with _beside(self._lag.run()), _beside(self._endings.run()):
-                    return await self._until_stopped()
+                async with _beside(self._lag.run()):
+                    async with _beside(self._endings.run()):
+                        code = await self._until_stopped()
+                    await self._last_look()
+                    return code
         except OSError as error:
             _LOG.error("cannot serve port %d: %s", self._settings.http_port, error)
             return EXIT_FAILED
         finally:
             await self._client.close()
+
+    async def _last_look(self) -> None:
+        """Pods are the first to go with a namespace: so this may be the last chance."""
+        try:
+            async with asyncio.timeout(LAST_LOOK_S):
+                await self._endings.look_at_all()
+        except TimeoutError:
+            _LOG.warning("no answer about namespaces that end")
 
     async def _until_stopped(self) -> int:
         waiting = asyncio.create_task(self._until_leader())
