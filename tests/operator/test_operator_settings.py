@@ -1,5 +1,6 @@
 """Settings of the operator program: defaults, and wrong values that name the way out."""
 
+import json
 import os
 import subprocess
 import sys
@@ -98,6 +99,18 @@ def test_what_kubernetes_says_of_a_service_called_like_us_is_no_wrong_setting() 
 
     assert read_settings(environment) == read_settings({})
     assert unknown_variables(environment) == ["IGGY_OPERATOR_WORKRES"]
+
+
+def test_the_end_by_a_bug_is_one_line_of_json_too() -> None:
+    code = "from iggy_operator.program import logs; logs.set_up('info'); {}['missing']"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    told = json.loads(line)
+    assert (told["level"], told["message"]) == ("critical", "ended by a bug")
+    assert "KeyError: 'missing'" in told["trace"]
 
 
 def test_the_program_ends_with_2_and_one_line_that_says_why() -> None:

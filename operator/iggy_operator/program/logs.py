@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import time
+from types import TracebackType
 from typing import Any, Final
 
 from iggy_operator.log_context import fields_of_pass
@@ -48,3 +49,9 @@ def set_up(level: str) -> None:
     for name in ("kopf", "aiohttp", "asyncio", "kubernetes"):
         logging.getLogger(name).setLevel(logging.DEBUG if is_debug else logging.WARNING)
     logging.captureWarnings(capture=True)
+    sys.excepthook = _told
+
+
+def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The end by a bug is a line like any other."""
+    logging.getLogger(__name__).critical("ended by a bug", exc_info=(kind, error, trace))
