@@ -15,6 +15,7 @@ from iggy_client import Client, ClientError
 from waiting import wait_until
 
 OPERATOR_VALUES = {"replicas": 1}
+OPERATOR_DELETES = {"secrets"}
 ENOUGH = 200
 FOLLOWED_WITHIN_S = 60.0  # this is what was asked for
 PAST = "2026-01-01T00:00:00Z"
