@@ -130,8 +130,7 @@ class StoredCheckpoint(Checkpoint):
                     if name not in there:
                         self._keep(incarnation, name)
                         there.add(name)
-                # Spark drops what is older than the last batches.
-                for name in there - set(found):
+                for name in _dropped(there, found):
                     self._bucket.delete(f"{incarnation}/{name}")
                     there.remove(name)
 
@@ -153,6 +152,23 @@ def _spark_files(life: Path) -> list[str]:
     ]
     batches.sort(key=lambda item: (item[0], item[1] == "commits"))
     return fixed + [f"spark/{kind}/{number}" for number, kind in batches]
+
+
+def _dropped(there: set[str], found: list[str]) -> list[str]:
+    """Plans and ends that Spark needs no more: it keeps those of the last batches. A copy that
+    somebody has emptied says nothing.
+    """
+    oldest: dict[str, int] = {}
+    for name in found:
+        kind, _, number = name.rpartition("/")
+        if number.isdecimal():
+            oldest[kind] = min(int(number), oldest.get(kind, int(number)))
+    numbered = ((name, *name.rpartition("/")[::2]) for name in there)
+    return [
+        name
+        for name, kind, number in numbered
+        if number.isdecimal() and int(number) < oldest.get(kind, 0)
+    ]
 
 
 @contextmanager

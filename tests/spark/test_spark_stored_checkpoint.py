@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -309,6 +310,19 @@ def test_what_spark_drops_goes_from_the_store(remote: Remote, first: StoredCheck
     assert remote.names() == [
         f"spark/{kind}/{n}" for kind in ("commits", "offsets") for n in (1, 2)
     ]
+
+
+def test_a_copy_that_somebody_emptied_takes_nothing_from_the_store(
+    remote: Remote, first: StoredCheckpoint
+) -> None:
+    plan(first, 0)
+    commit(first, 0)
+    first.keep(LIFE)
+    shutil.rmtree(first.spark(LIFE))
+
+    first.keep(LIFE)
+
+    assert remote.names() == ["spark/commits/0", "spark/offsets/0"]
 
 
 def test_an_end_counts_when_the_store_has_it(remote: Remote, first: StoredCheckpoint) -> None:
