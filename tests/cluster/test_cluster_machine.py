@@ -174,3 +174,18 @@ def test_only_folders_that_were_not_there_are_removed(
     containers.remove_folders(where)
 
     assert (old.exists(), new.exists()) == (True, False)
+
+
+def test_pods_together_weigh_more_than_one_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cpu", "memory"):
+        (tmp_path / name / containers.GROUP).mkdir(parents=True)
+    shares = tmp_path / "cpu" / containers.GROUP / "cpu.shares"
+    shares.write_text("1024")
+    monkeypatch.setattr(containers, "CGROUPS", tmp_path)
+
+    containers.make_groups()
+
+    assert shares.read_text() == containers.WEIGHTS["cpu.shares"]
+    assert not list((tmp_path / "memory" / containers.GROUP).iterdir())

@@ -19,6 +19,8 @@ KEEPER = "containerd-shim-runc-v2"
 GONE_WITHIN_S = 20.0
 GROUP = places.NODE
 CGROUPS = Path("/sys/fs/cgroup")
+# Ten times the usual: else all pods together would count as one program of the machine's own.
+WEIGHTS = {"cpu.shares": "10240", "cpu.weight": "1000"}  # of the older cgroups, of the newer ones
 LINKS = Path("/var/log/containers")  # the kubelet links every log there, whatever one says
 
 # Folders that the programs make outside of the state folder, whatever they are told.
@@ -63,7 +65,11 @@ def make_groups() -> None:
     unified = (CGROUPS / "cgroup.controllers").exists()
     hierarchies = [CGROUPS] if unified else [path for path in CGROUPS.iterdir() if path.is_dir()]
     for hierarchy in hierarchies:
-        (hierarchy / GROUP).mkdir(exist_ok=True)
+        group = hierarchy / GROUP
+        group.mkdir(exist_ok=True)
+        for name, text in WEIGHTS.items():
+            if (group / name).exists():
+                (group / name).write_text(text)
 
 
 def keepers() -> Iterator[int]:
