@@ -17,7 +17,6 @@ USER_ID: Final = 10_001
 # Fields whose change the running process can only take over by a restart.
 RESTARTING: Final = (
     "image", "imagePullPolicy", "shards", "resources", "config", "podTemplate",
-    "rootCredentialsSecretName",
 )  # fmt: skip
 _PLACEMENT: Final = (
     "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName",
