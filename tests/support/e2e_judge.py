@@ -98,6 +98,9 @@ class Judge:
         old = self.here(old)
         there = self._server.must("POST", self.folder(old["kind"]), old)
         try:
+            if "status" in old:
+                there = {**there, "status": {**there.get("status", {}), **old["status"]}}
+                there = self._server.must("PUT", f"{self.place(old)}/status", there)
             value["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"]
             return causes(self._server.ask("PUT", f"{self.place(value)}?{DRY_RUN}", value))
         finally:
