@@ -28,7 +28,7 @@ from iggy_operator.launchers.pods import DRIVER
 from object_store import ObjectStore
 from waiting import eventually, wait_until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 OPERATOR_VALUES = {"replicas": 1}
 SINK = "orders.lake"
@@ -36,7 +36,7 @@ LAKE = "lake/orders"
 SELECTOR = "iggykube.dev/sink=orders.lake"
 BATCHES, ROWS = 60, 50
 TRIGGER_ROWS = 300
-READY_S, CARRIED_S, SHOWN_S = 240.0, 180.0, 120.0
+READY_S, CARRIED_S, SHOWN_S = 240.0, 300.0, 120.0
 ANOTHER_WITHIN_S = 60.0  # this is what was asked for
 
 Note = Callable[[str], None]
@@ -127,16 +127,21 @@ def test_the_status_says_what_was_carried(work: Kubectl, store: ObjectStore) -> 
         found = work.get("igk", SINK)["status"].get("progress", {})
         return found.get("committed"), found.get("lagMessages")
 
-    assert eventually(progress, (total, 0), within_s=SHOWN_S) == (total, 0)
+    wanted: tuple[int | None, int | None] = (total, 0)
+    assert eventually(progress, wanted, within_s=SHOWN_S) == wanted
     work.wait(f"igk/{SINK}", "condition=Ready")
     assert len(work.items("pods", "--selector", SELECTOR)) == 1
 
 
 def carried(store: ObjectStore) -> list[int]:
     """The ids of all rows in the lake."""
-    if not store.client().list_objects_v2(Bucket="lake").get("KeyCount"):
+    try:
+        table = e2e_store.read(store, LAKE)
+    except FileNotFoundError:
         return []
-    found: list[int] = e2e_store.read(store, LAKE)["id"].to_pylist()
+    if "id" not in table.column_names:
+        return []  # notes of the job, and no row yet
+    found: list[int] = table["id"].to_pylist()
     return found
 
 

@@ -28,6 +28,7 @@ from waiting import wait_until
 pytestmark = pytest.mark.timeout(300)
 
 OPERATOR_VALUES = {"replicas": 1}
+OPERATOR_DELETES = {"pods", "statefulsets"}
 DONE_S = 120.0
 PAYLOADS = [b"one", b"two", b"three"]
 NEXT = "iggykube/broker:next"
@@ -93,9 +94,20 @@ class Wishes:
 
 
 @pytest.fixture(scope="module")
-def wishes(operator: Operator, growing_class: str) -> Wishes:
-    """A broker with messages, on a volume that may grow."""
-    wishes = Wishes(operator.work, storage={"size": "1Gi", "storageClassName": growing_class})
+def storage_class(cluster: Kubectl, operator: Operator, growing_class: str) -> Iterator[str]:
+    """One whose volumes could grow, and whose owner has not allowed it yet."""
+    found = cluster.get("storageclass", growing_class)
+    name = f"{operator.work.namespace}-class"
+    found |= {"metadata": {"name": name}, "allowVolumeExpansion": False}
+    cluster.apply(found)
+    yield name
+    cluster.delete("storageclass", name)
+
+
+@pytest.fixture(scope="module")
+def wishes(operator: Operator, storage_class: str) -> Wishes:
+    """A broker with messages."""
+    wishes = Wishes(operator.work, storage={"size": "1Gi", "storageClassName": storage_class})
     make(operator.work, broker(**wishes.spec), stream(), topic())
     send(root(operator.work), TOPIC, PAYLOADS)
     return wishes
@@ -156,7 +168,7 @@ def test_another_release_of_the_operator_restarts_nothing_until_asked(
     assert restart["pending"] is True
     assert any(NEXT in reason for reason in restart["reasons"]), restart
     wishes.note("while a release waits")
-    assert wishes.says("Ready") == ("True", "Synced")
+    wishes.wait_until("Ready", "True", "Synced")
 
     # One that this cluster can start.
     operator.upgrade({"children": {"imagePullPolicy": "Never"}})
@@ -172,19 +184,30 @@ def test_another_release_of_the_operator_restarts_nothing_until_asked(
     assert stored(kubectl) == PAYLOADS
 
 
-def test_without_the_right_to_read_classes_a_wish_to_grow_says_so(wishes: Wishes) -> None:
+def test_a_volume_that_may_not_grow_is_told_and_the_rest_is_done(wishes: Wishes) -> None:
     wishes.storage("2Gi")
 
     wishes.wait_until("StorageReady", "False", "ExpansionUnsupported")
+    assert "storageclasses" in wishes.message("StorageReady"), "the right to read them is missing"
     wishes.note("although it cannot grow")
     assert size(wishes.kubectl) == "1Gi"
 
 
-def test_a_volume_grows_under_its_pod(wishes: Wishes, may_read_classes: None) -> None:
+def test_a_volume_grows_under_its_pod(
+    wishes: Wishes, cluster: Kubectl, storage_class: str, may_read_classes: None
+) -> None:
     kubectl = wishes.kubectl
     old = kubectl.get("pod", POD)
 
     wishes.note("the right is there")
+    wishes.wait_for(
+        lambda: "does not allow growth" in wishes.message("StorageReady"), "the class is told"
+    )
+    wishes.wait_until("StorageReady", "False", "ExpansionUnsupported")
+    assert size(kubectl) == "1Gi"
+    allow = '{"allowVolumeExpansion": true}'
+    cluster("patch", "storageclass", storage_class, "--type=merge", f"--patch={allow}")
+    wishes.note("its class allows it")
     wishes.wait_for(lambda: size(kubectl) == "2Gi", "the volume has grown")
     wishes.wait_until("StorageReady", "True", "Synced")
 

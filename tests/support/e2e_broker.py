@@ -44,8 +44,8 @@ def topic(name: str = TOPIC, **spec: Any) -> Document:
 
 
 def small_driver() -> Document:
-    """`spark` of a sink: so little reserved that others have room beside it."""
-    return {"launcher": "Native", "conf": {"spark.kubernetes.driver.request.cores": "50m"}}
+    """`spark` of a sink: less reserved than by itself, so that others have room beside it."""
+    return {"launcher": "Native", "conf": {"spark.kubernetes.driver.request.cores": "100m"}}
 
 
 def make(kubectl: Kubectl, *documents: Document) -> None:
