@@ -134,7 +134,7 @@ def test_without_the_operator_everything_runs_on_and_the_next_one_takes_over(
 
     with undisturbed(work):
         operator.uninstall()
-        assert operator.pods() == []
+        wait_until(lambda: not operator.pods(), "its pods are gone", TAKEN_OVER_S)
         assert [cluster.get("crd", name)["metadata"]["uid"] for name in DEFINITIONS] == definitions
         work.apply(topic("meanwhile"))
         operator.install()
