@@ -6,9 +6,11 @@
 # No stage names an address: packages come from where the machine's own configuration says (docs/images.md, "Behind a proxy").
 ARG BASE=debian:bookworm-slim
 
-# What all three begin with.
+# What all three begin with, with Debian's updates of the day that `make images ARGS=--force` last changed the variable.
 FROM ${BASE} AS base
+ARG REFRESHED=never
 RUN apt-get update --quiet \
+    && DEBIAN_FRONTEND=noninteractive apt-get upgrade --yes --quiet \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends ca-certificates python3 \
     && apt-get clean && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/debconf/*-old
 ENV PATH=/opt/iggykube/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -22,16 +24,16 @@ RUN apt-get update --quiet \
         gcc libc6-dev python3-dev python3-venv
 WORKDIR /src
 RUN python3 -m venv /opt/iggykube
-COPY images/steps images/steps
+COPY images/steps/install-chosen images/steps/machine.sh images/steps/trim images/steps/
 
-# Which packages each image gets, from the lock.
-FROM tools AS chosen
-COPY requirements.lock pyproject.toml ./
-RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    images/steps/choose tools setuptools wheel \
-    && images/steps/install-chosen tools \
-    && images/steps/choose code cython msgspec pyarrow xxhash \
-    && images/steps/choose broker && images/steps/choose operator && images/steps/choose spark
+# Which packages each image gets, from the lock. PyArrow brings a header that the kernel is compiled with.
+FROM base AS chosen
+WORKDIR /src
+COPY requirements.lock pyproject.toml images/steps/locked.py ./
+RUN mkdir /chosen \
+    && python3 locked.py packages setuptools wheel >/chosen/tools \
+    && python3 locked.py packages cython msgspec pyarrow xxhash >/chosen/code \
+    && for name in broker operator spark; do python3 locked.py extra "$name" >"/chosen/$name" || exit 1; done
 
 # Our own code as it is laid over the libraries, with the compiled kernel: without it the build fails.
 FROM tools AS code
@@ -70,11 +72,17 @@ RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,targ
     && rm -rf /opt/spark/examples /opt/spark/data /opt/spark/jars/*-osx-* /opt/spark/jars/*-windows-* \
     && mkdir -p /opt/spark/conf
 
-# s3a:// for Spark. What Spark has already, in a newer version, is left out.
-FROM base AS spark-jars
-# The folder: Java's package links a page into it, and the slim base has none.
+# What Spark runs on. The folder: Java's package links a page into it, and the slim base has none.
+FROM base AS java
 RUN mkdir --parents /usr/share/man/man1 \
     && apt-get update --quiet \
+    && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
+        libnss-wrapper openjdk-17-jre-headless tini \
+    && apt-get clean && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/debconf/*-old
+
+# s3a:// for Spark. What Spark has already, in a newer version, is left out.
+FROM java AS spark-jars
+RUN apt-get update --quiet \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends maven
 COPY images/steps/machine.sh images/spark/pom.xml images/spark/jars.sha256 /src/
 WORKDIR /src
@@ -127,19 +135,14 @@ WORKDIR /
 USER 10001:10001
 ENTRYPOINT ["iggy-operator"]
 
-FROM base AS spark
+FROM java AS spark
 ARG VERSION
 LABEL org.opencontainers.image.title="iggykube/spark" \
     org.opencontainers.image.description="Spark with the data source, the sink job and the sinks of IggyKube." \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.base.name="debian:bookworm-slim"
-RUN mkdir --parents /usr/share/man/man1 \
-    && apt-get update --quiet \
-    && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
-        libnss-wrapper openjdk-17-jre-headless tini \
-    && apt-get clean && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/debconf/*-old \
-    && groupadd --gid 185 spark \
+RUN groupadd --gid 185 spark \
     && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin spark
 COPY --from=spark-libraries /opt/spark /opt/spark
 COPY --from=spark-jars /jars /opt/spark/jars

@@ -62,7 +62,7 @@ sim: $(INSTALLED) ## simulated brokers with faults: SEED=7 replays one, SEEDS=10
 	@PYTHONHASHSEED=0 PYTHONPATH=tests/support $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(ARGS)
 
 faults: $(INSTALLED) ## faults on real brokers, the long ones too (ARGS="-k kills" for some)
-	@$(BIN)/python -m pytest tests/faults -m "long or not long" $(ARGS)
+	@$(BIN)/python -m pytest tests/faults tests/spark -m "faults or long" $(ARGS)
 
 cluster-up: $(INSTALLED) ## a real Kubernetes on this machine for tests, as root; what runs is left alone
 	@.ci/machine --e2e
@@ -94,7 +94,7 @@ kernel: $(FILLED) ## compile the kernel in place again
 
 lock: $(FILLED) ## resolve requirements.lock anew, for all Pythons and machines, without addresses
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	    --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+	    --annotation-style line --no-header --no-emit-index-url --no-emit-find-links \
 	    --all-extras --group dev pyproject.toml --output-file requirements.lock
 
 images: ## build the container images that changed, as archives (ARGS=--help tells more)

@@ -54,7 +54,11 @@ def parser() -> argparse.ArgumentParser:
         default=cache / "iggykube/e2e/images",
         help="where archives go (%(default)s)",
     )
-    parser.add_argument("--force", action="store_true", help="build what has not changed, too")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="build what has not changed, too, with Debian's newest updates",
+    )
     return parser
 
 
@@ -90,6 +94,7 @@ def make(options: argparse.Namespace) -> None:
     _say(f"building with {builder.program} on {name}: minutes for the first time")
     with tempfile.TemporaryDirectory() as scratch:
         common = ["--platform", options.platform, "--build-arg", f"BASE={name}"]
+        common += ["--build-arg", f"REFRESHED={_refreshed(folder, anew=options.force)}"]
         common += [*machine.proxy_arguments(), *machine.secrets(Path(scratch))]
         for stage in todo:
             archive = _archive(folder, stage, options.platform)
@@ -100,6 +105,14 @@ def make(options: argparse.Namespace) -> None:
 
 def _say(line: str) -> None:
     print(line, flush=True)  # the next line may be minutes away
+
+
+def _refreshed(folder: Path, *, anew: bool) -> str:
+    """When Debian's updates were last looked for; it stays, so that images go on sharing layers."""
+    file = folder / "refreshed"
+    if anew:
+        file.write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    return file.read_text() if file.exists() else "never"
 
 
 def _archive(folder: Path, stage: str, platform: str) -> Path:

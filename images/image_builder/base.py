@@ -77,8 +77,14 @@ def mirror(apt: Path) -> list[str]:
 
 
 def _sources(apt: Path) -> list[Path]:
+    """Debian's own: those of others are signed with keys that the new base has not."""
     kept = [*apt.glob("sources.list"), *apt.glob("sources.list.d/*.sources")]
-    return sorted(path for path in kept if SUITE in path.read_text())
+    return sorted(path for path in kept if _is_debians(path.read_text()))
+
+
+def _is_debians(text: str) -> bool:
+    keys = re.findall(r"signed-by[:=][ \t]*/\S*/([^/\s]+)", text, re.I)
+    return SUITE in text and all(key.startswith("debian-archive") for key in keys)
 
 
 def _slim(tree: Path) -> None:

@@ -2,11 +2,13 @@
 
 import os
 import platform as machine
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from image_builder import archives
 from image_builder.trouble import ImageError, answers, run
 
 VARIABLE: Final = "IMAGE_BUILDER"
@@ -44,23 +46,23 @@ class Builder:
 
     def build(self, context: Path, *, name: str, arguments: Sequence[str] = ()) -> None:
         """Build a folder with its Dockerfile."""
-        layers = [] if self.program == "docker" else ["--layers"]
-        run([self.program, "build", *layers, *arguments, "--tag", name, str(context)], env=self.env)
+        # Stages at the same time, and every step kept for the next build; docker does both unasked.
+        ways = [] if self.program == "docker" else ["--layers", "--jobs=0"]
+        run([self.program, "build", *ways, *arguments, "--tag", name, str(context)], env=self.env)
 
     def save(self, name: str, archive: Path) -> None:
         """Write an image to an archive that `ctr images import` reads, or leave the old one."""
         unfinished = archive.with_suffix(".unfinished")
         unfinished.unlink(missing_ok=True)
-        match self.program:
-            case "buildah":
-                # Not compressed: packing takes longer than all the rest, and the way is short.
-                place = f"oci-archive:{unfinished}:{name}"
-                words = ["push", "--quiet", "--disable-compression", name, place]
-            case "podman":
-                words = ["save", "--quiet", "--format=oci-archive", f"--output={unfinished}", name]
-            case _:
-                words = ["save", f"--output={unfinished}", name]
-        run([self.program, *words], env=self.env)
+        if self.program == "docker":
+            run([self.program, "save", f"--output={unfinished}", name], env=self.env)
+        else:
+            # Beside the archive: an image may be more than a temporary folder has room for.
+            with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+                plain = ["--disable-compression"] if self.program == "buildah" else []
+                words = ["push", "--quiet", "--format=oci", *plain, name, f"dir:{folder}"]
+                run([self.program, *words], env=self.env)
+                archives.write(unfinished, Path(folder), name=name)
         unfinished.replace(archive)
 
 

@@ -1,76 +1,90 @@
-"""Which locked packages an image gets: what an extra wants, and all that this wants in turn.
+"""Which locked packages an image gets: what it asks for, and all that this wants in turn.
 
-`requirements.lock` has the packages of all programs, with their hashes; an image needs one
-program's. pip says which those are, the lock which version and which bytes.
+`requirements.lock` has the packages of all programs, each with its version, its hashes and a line
+that says for whom it is there ("# via"). Followed backwards, those lines lead to what one program
+needs, without asking an index.
 
-    locked.py wanted EXTRA         the requirements of an extra of pyproject.toml
-    locked.py versions             the lock without hashes, as constraints for pip's search
-    locked.py pinned REPORT        the lock's lines for what pip's report names, with hashes
+    locked.py extra NAME           the lines for what an extra of pyproject.toml wants
+    locked.py packages NAME…       the lines for these packages
 
-Libraries are installed before our own code, so that a change of it makes only a small layer new.
+A stage of its own runs this, so that a change of the lock makes the layers of those images new
+that have what changed, and no others.
 """
 
-import json
 import re
 import sys
 import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 LOCK = Path("requirements.lock")
 PROJECT = Path("pyproject.toml")
 
 
-def wanted(extra: str) -> list[str]:
-    """The requirements of our package and of one of its extras."""
+@dataclass(frozen=True)
+class Entry:
+    """One package in one version, as the lock has it."""
+
+    package: str
+    lines: str
+    wanted_by: frozenset[str]
+
+
+def entries() -> list[Entry]:
+    """All of the lock. A package has several where Pythons or systems differ."""
+    return [_entry(text) for text in re.split(r"\n(?=[^\s#])", LOCK.read_text().strip())]
+
+
+def _entry(text: str) -> Entry:
+    lines, _, parents = text.partition("\n    # via ")
+    name = re.match(r"[a-z0-9._-]+(?===)", lines)
+    if name is None or not parents:
+        raise SystemExit(f"requirements.lock: not understood: {text[:60]!r}: run: make lock")
+    return Entry(name[0], lines, frozenset(parents.strip().split(", ")))
+
+
+def extra(name: str) -> list[str]:
+    """The packages that our package and one of its extras ask for."""
     project = tomllib.loads(PROJECT.read_text())["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
-    if extra not in extras:
-        raise SystemExit(f"extra {extra!r} is not in pyproject.toml; there are {', '.join(extras)}")
-    found: list[str] = [*project["dependencies"], *extras[extra]]
+    if name not in extras:
+        raise SystemExit(f"extra {name!r} is not in pyproject.toml; there are {', '.join(extras)}")
+    found: list[str] = [*project["dependencies"], *extras[name]]
     if nested := [one for one in found if one.startswith("iggykube[")]:
-        raise SystemExit(f"extra {extra!r} refers to {nested[0]}: an image takes one program's")
-    return found
+        raise SystemExit(f"extra {name!r} refers to {nested[0]}: an image takes one program's")
+    return [_package(requirement) for requirement in found]
 
 
-def blocks() -> dict[str, list[str]]:
-    """Package → its entries in the lock; there are several where Pythons or systems differ."""
-    found: dict[str, list[str]] = {}
-    for entry in re.split(r"\n(?=\S)", LOCK.read_text().strip()):
-        name = re.match(r"[a-z0-9._-]+(?===)", entry)
-        if name is None:
-            raise SystemExit(f"requirements.lock: no package in {entry[:60]!r}: run: make lock")
-        found.setdefault(name[0], []).append(entry)
-    return found
+def _package(requirement: str) -> str:
+    """Its name as the lock writes it."""
+    name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def versions() -> list[str]:
-    """Name, version and marker of every entry."""
-    entries = [entry for found in blocks().values() for entry in found]
-    return [entry.partition("\\")[0].strip() for entry in entries]
-
-
-def pinned(report: Path) -> list[str]:
-    """The entries, with hashes, of what pip would install."""
-    installs = json.loads(report.read_text())["install"]
-    names = {re.sub(r"[-_.]+", "-", one["metadata"]["name"]).lower() for one in installs}
-    locked = blocks()
-    if missing := sorted(names - set(locked)):
+def needed(asked: Iterable[str], lock: Iterable[Entry]) -> Iterator[str]:
+    """The lock's lines for these packages, and for what they want, in its order."""
+    lock = list(lock)
+    found = set(asked)
+    if missing := sorted(found - {entry.package for entry in lock}):
         raise SystemExit(f"requirements.lock lacks {', '.join(missing)}: run: make lock")
-    return [entry for name in sorted(names) for entry in locked[name]]
+    before = 0
+    while before != len(found):
+        before = len(found)
+        found |= {entry.package for entry in lock if entry.wanted_by & found}
+    yield from (entry.lines for entry in lock if entry.package in found)
 
 
 def main(arguments: list[str]) -> None:
     """Print what was asked for, an entry a line."""
     match arguments:
-        case ["wanted", extra]:
-            lines = wanted(extra)
-        case ["versions"]:
-            lines = versions()
-        case ["pinned", report]:
-            lines = pinned(Path(report))
+        case ["extra", name]:
+            asked = extra(name)
+        case ["packages", *names] if names:
+            asked = names
         case _:
             raise SystemExit(__doc__)
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(needed(asked, entries())) + "\n")
 
 
 if __name__ == "__main__":

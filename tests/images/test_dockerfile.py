@@ -67,8 +67,13 @@ def test_an_image_takes_the_libraries_of_its_own_extra_only(name: str) -> None:
 
     assert name in PROJECT["optional-dependencies"]
     assert f"images/steps/install-chosen tools {name} " in libraries
-    assert re.search(rf"choose {name}( |$)", stages()["chosen"].last("RUN"))
+    assert name in _chosen()
     assert {one for one in sources if one.endswith("-libraries")} == {f"{name}-libraries"}
+
+
+def _chosen() -> list[str]:
+    (names,) = re.findall(r"for name in ([a-z ]+); do", stages()["chosen"].last("RUN"))
+    return str(names).split()
 
 
 def _other_stage(words: str) -> list[str]:
@@ -104,13 +109,22 @@ def test_everything_that_is_copied_is_there_and_let_through() -> None:
 
 
 def test_the_steps_that_are_run_can_be_run() -> None:
-    steps = set(re.findall(r"(images/steps/[\w-]+)(?= )", text()))
+    steps = set(re.findall(r"(images/steps/[\w-]+)(?= )", " ".join(_runs())))
 
-    assert len(steps) == 3
+    assert steps == {"images/steps/install-chosen", "images/steps/trim"}
     for step in steps:
         assert os.access(ROOT / step, os.X_OK), step
         done = subprocess.run(["sh", "-n", step], cwd=ROOT, capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
+
+
+def _runs() -> list[str]:
+    return [words for stage in stages().values() for words in stage.all("RUN")]
+
+
+def test_java_is_installed_once() -> None:
+    assert sum("openjdk" in words for words in _runs()) == 1
+    assert stages()["spark"].base == stages()["spark-jars"].base == "java"
 
 
 def test_nothing_comes_from_an_address_or_without_a_version() -> None:

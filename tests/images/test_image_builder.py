@@ -1,8 +1,6 @@
 """`make images` without a builder: what it says, and which commands it would give to one."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +10,12 @@ from image_builder import __main__ as program
 from image_builder import base, builders, inputs, machine
 from image_builder.trouble import ImageError
 
-ROOT = Path(__file__).resolve().parents[2]
 # A builder that has every image and writes down what it was asked to do.
 RECORDER = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$RECORD"
 for word; do
     case "$word" in
-    oci-archive:*) file=${word#oci-archive:}; touch "${file%%:*}" ;;
+    dir:*) echo '{"mediaType": "application/x"}' >"${word#dir:}/manifest.json" ;;
     --output=*) touch "${word#--output=}" ;;
     esac
 done
@@ -146,6 +143,26 @@ def test_a_failed_build_shows_what_was_said_and_is_not_taken_for_done(
     assert "nothing changed" not in said.out
 
 
+def test_force_takes_up_updates_which_later_builds_keep(
+    install: Callable[..., None], record: Path, tree: Path, tmp_path: Path
+) -> None:
+    install("buildah")
+    folder = tmp_path / "archives"
+
+    program.main(["broker", "--folder", str(folder)])
+    program.main(["broker", "--force", "--folder", str(folder)])
+    (tree / "pyproject.toml").write_text('[project]\nversion = "7.2"\n')
+    program.main(["broker", "--folder", str(folder)])
+
+    first, forced, later = (
+        next(word for word in row if word.startswith("REFRESHED="))
+        for row in asked(record, "build")
+    )
+    assert first == "REFRESHED=never"
+    assert forced.startswith("REFRESHED=20")
+    assert later == forced
+
+
 def test_another_processor_has_an_archive_of_its_own(
     install: Callable[..., None], record: Path, tmp_path: Path
 ) -> None:
@@ -218,51 +235,18 @@ def test_the_mirror_of_this_machine_is_found(tmp_path: Path, name: str, text: st
     assert base.mirror(tmp_path) == ["http://mirror/debian"]
 
 
+def test_other_peoples_packages_do_not_go_into_the_base(tmp_path: Path) -> None:
+    folder = tmp_path / "sources.list.d"
+    folder.mkdir()
+    key = "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+    (folder / "debian.sources").write_text(f"URIs: http://mirror/debian\nSuites: bookworm\n{key}")
+    key = "Signed-By: /etc/apt/keyrings/company.asc\n"
+    (folder / "company.sources").write_text(f"URIs: http://company/\nSuites: bookworm\n{key}")
+
+    assert base.mirror(tmp_path) == ["http://mirror/debian"]
+
+
 def test_a_mirror_of_another_system_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "sources.list").write_text("deb http://mirror/ubuntu noble main\n")
 
     assert base.mirror(tmp_path) == []
-
-
-def test_the_lock_is_split_into_what_an_extra_needs(tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    report.write_text(
-        '{"install": [{"metadata": {"name": "msgspec"}}, {"metadata": {"name": "Argon2_cffi"}}]}'
-    )
-
-    wanted = _locked("wanted", "broker")
-    versions = _locked("versions")
-    pinned = _locked("pinned", str(report))
-
-    assert any(line.startswith("msgspec") for line in wanted)
-    assert any(line.startswith("uvloop") for line in wanted)
-    assert not any(line.startswith("pyspark") for line in wanted)
-    assert not any("--hash" in line or "\\" in line for line in versions)
-    assert "pyspark==4.3.0" in versions
-    names = [line.partition("==")[0] for line in pinned if not line.startswith(" ")]
-    assert names == ["argon2-cffi", "msgspec"]
-    assert sum("--hash=sha256:" in line for line in pinned) > 2
-
-
-def test_what_the_lock_lacks_is_said(tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    report.write_text('{"install": [{"metadata": {"name": "left-pad"}}]}')
-
-    with pytest.raises(AssertionError, match=r"requirements.lock lacks left-pad: run: make lock"):
-        _locked("pinned", str(report))
-    with pytest.raises(AssertionError, match=r"extra 'sparkle' is not in pyproject.toml"):
-        _locked("wanted", "sparkle")
-    with pytest.raises(AssertionError, match="an image takes one program's"):
-        _locked("wanted", "cli")
-
-
-def _locked(*words: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "images/steps/locked.py"), *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
