@@ -1,10 +1,20 @@
 """What the tests of faults share: a place for figures that they measured, printed below a run."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 FIGURES = pytest.StashKey[list[str]]()
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # First, so that `-m` already sees the marks: `make faults` asks for them and for long ones.
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.faults)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,10 +16,11 @@ from iggy_operator.resources import load
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Partitioning
 from page_samples import ROOT, yaml
+from quick_java import QUICK
 
 FOLDER = ROOT / "docs" / "samples" / "spark-applications"
 PROGRAM = FOLDER / "delays.py"
-PROGRAM_S = 200.0  # a Java and a Spark start in it
+PROGRAM_S = 400.0  # a Java and a Spark start in it, perhaps on a busy machine
 
 
 @pytest.mark.parametrize("file", ["user.yaml", "kubeflow.yaml", "apache.yaml"])
@@ -56,7 +57,7 @@ def test_both_run_the_same_program_with_the_login_of_the_user() -> None:
             assert spec["sparkConf"][mounted] == "/etc/iggy"
 
 
-@pytest.mark.timeout(300)  # a Java and a Spark start
+@pytest.mark.timeout(600)  # a Java and a Spark start
 def test_the_program_keeps_what_was_late(tmp_path: Path) -> None:
     login = tmp_path / "login"
     login.mkdir()
@@ -79,7 +80,7 @@ def test_the_program_keeps_what_was_late(tmp_path: Path) -> None:
 
         done = subprocess.run(
             command,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, **QUICK, "PYSPARK_PYTHON": sys.executable},
             capture_output=True,
             text=True,
             timeout=PROGRAM_S,

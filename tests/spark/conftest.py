@@ -24,6 +24,14 @@ from lakes import BucketLake, FolderLake, Lake
 from object_store import ObjectStore, running_object_store
 
 _numbers = itertools.count()
+HERE = Path(__file__).parent
+TIMEOUT_S = 300.0  # a broker, a Spark and a store start in whichever test comes first
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

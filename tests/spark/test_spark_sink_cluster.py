@@ -16,12 +16,13 @@ from pyspark.sql import SparkSession
 from iggy_spark import alive
 from iggy_spark.errors import EXIT_STOPPED, BrokerRefused, SinkError
 from lakes import BucketLake, table_of
+from quick_java import QUICK
 from sink_jobs import LOGIN, PROCESS_S, Setup, documents, every, start
 
 if TYPE_CHECKING:
     from conftest import Topic
 
-pytestmark = pytest.mark.timeout(300)  # a session takes a while to start on a busy machine
+pytestmark = pytest.mark.timeout(600)  # Javas of their own, on a busy machine
 
 
 @pytest.fixture
@@ -57,6 +58,7 @@ def test_a_topic_ends_in_a_bucket_also_with_a_lost_checkpoint(
     assert bucket.left() == []
 
 
+@pytest.mark.long  # a Java of its own; at each request of a task: test_spark_bucket
 def test_a_job_that_is_killed_at_any_moment_writes_everything_once(
     spark: SparkSession, topic: "Topic", setup: Setup, bucket: BucketLake
 ) -> None:
@@ -196,6 +198,7 @@ def test_the_word_of_an_earlier_container_does_not_count(
     assert not alive.is_well(file)
 
 
+@pytest.mark.long  # three Javas
 def test_under_spark_submit_the_executors_do_the_work(
     topic: "Topic", setup: Setup, bucket: BucketLake, tmp_path: Path
 ) -> None:
@@ -213,7 +216,7 @@ def test_under_spark_submit_the_executors_do_the_work(
         "--config", str(setup.write()),
     ]  # fmt: skip
     environment = {
-        **os.environ, **LOGIN, "PYSPARK_PYTHON": sys.executable,
+        **os.environ, **LOGIN, **QUICK, "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1",
     }  # fmt: skip
 
