@@ -129,18 +129,20 @@ def test_nothing_of_the_job_lies_elsewhere(work: Kubectl, store: ObjectStore) ->
     assert condition({"status": status}, "CheckpointReady")["status"] == "True"
 
 
-def test_a_bucket_that_is_not_there_is_told_in_a_sentence(work: Kubectl) -> None:
-    other = {**lake("s3a://nowhere/orders"), "topicRef": {"name": TOPIC}}
-    work.apply(ours("IggySink", "orders.nowhere", **other))
-    sentence = "checkpoint: s3a://nowhere/orders: bucket nowhere does not exist: create it"
+def test_keys_that_the_store_refuses_are_told_in_a_sentence(work: Kubectl) -> None:
+    secret = e2e_store.secret()
+    wrong = {**secret["stringData"], "accessKeyId": "somebody"}
+    work.apply({**secret, "metadata": {"name": "wrong-keys"}, "stringData": wrong})
+    location = f"s3a://{STATE}/other"
+    other = {**lake(location), "topicRef": {"name": TOPIC}}
+    other["checkpoint"]["s3"]["credentialsSecretName"] = "wrong-keys"
+    work.apply(ours("IggySink", "orders.other", **other))
+    sentence = f"checkpoint: {location}: the store refuses the access key: correct the credentials"
 
     def told() -> str:
-        return str(condition(work.get("igk", "orders.nowhere")).get("message"))
+        return str(condition(work.get("igk", "orders.other")).get("message"))
 
-    try:
-        assert eventually(told, sentence, within_s=FAILED_S) == sentence
-    finally:
-        work("delete", "igk", "orders.nowhere")
+    assert eventually(told, sentence, within_s=FAILED_S) == sentence
 
 
 def progress_of(kubectl: Kubectl, total: int) -> tuple[int | None, int | None]:
