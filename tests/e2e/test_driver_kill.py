@@ -100,9 +100,9 @@ def test_another_driver_goes_on_where_the_first_one_was(
         wait_until(lambda: len(carried(store)) > before, "the first of it is carried", CARRIED_S)
         began = time.monotonic()
         kill(work, old)
+        at_the_kill = len(carried(store))
         wait_until(lambda: runs_anew(work, old), "another driver", ANOTHER_WITHIN_S)
         another_s = time.monotonic() - began
-        at_the_kill = len(carried(store))
         total = before + len(producer.acknowledged)
         wait_until(
             lambda: len(carried(store)) >= total,
