@@ -66,9 +66,13 @@ class Scene:
             assert self.count < LIVES_MAX, f"it does not end: {self.proxy.kills[-10:]}"
             self.count += 1
             with self.life() as number:
-                kills = len(self.proxy.kills)
                 self.proxy.kill_at_a_write(number, undone=bool(self.count % 2))
-                self._wait_until(lambda: len(self.proxy.kills) > kills or self.is_right())  # noqa: B023
+                wait_until(
+                    # One that cannot renew its Lease in time, on a busy machine, ends by itself.
+                    lambda: not self._operators.is_alive(number) or self.is_right(),
+                    lambda: f"a write, or the end: {self.conditions()}",
+                    within_s=LIFE_S,
+                )
 
     def live_and_let_go(self, *kinds: str) -> None:
         """One that is spared, while objects are deleted."""
@@ -83,7 +87,7 @@ class Scene:
         try:
             yield number
         finally:
-            if self.proxy.spare(number):
+            if self.proxy.spare(number) and self._operators.is_alive(number):
                 os.kill(number, signal.SIGKILL)
             self._operators.wait_for_the_end()
 
@@ -113,9 +117,6 @@ class Scene:
             else:
                 return found
 
-    def _wait_until(self, what: Callable[[], bool]) -> None:
-        wait_until(what, lambda: f"a write, or the end: {self.conditions()}", within_s=LIFE_S)
-
 
 @pytest.fixture
 def scene(
@@ -130,6 +131,7 @@ def scene(
         "POD_NAME": "one-of-many",
         "HTTP_PORT": "0",
         "RESYNC_SECONDS": "10",
+        "LEASE_SECONDS": "60",
     }
     with ExitStack() as ends:
         target = ends.enter_context(restricted.proxied())
@@ -166,8 +168,7 @@ def test_killed_at_every_write_the_end_is_as_the_objects_say(scene: Scene, measu
     assert {path.split("/")[-2] for path in deletions(scene)} == {"statefulsets"}
     assert len(deletions(scene)) == 1, "the sink's job, which was changed"
     assert len(everything(root(kubectl))) == MESSAGES
-    assert len(scene.proxy.kills) >= scene.count - 2, "only the last of each part lives on"
-    assert born > len(objects()), "each object alone is several writes"
+    assert len(scene.proxy.kills) > 2 * len(objects()), "each object alone is several writes"
     measured(
         f"operators killed at every write: {born} lives until all was Ready, "
         f"{scene.count - born} more until all was changed"

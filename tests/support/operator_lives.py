@@ -32,6 +32,15 @@ class Lives:
         self._process.stdin.flush()
         return int(self._line())
 
+    @staticmethod
+    def is_alive(number: int) -> bool:
+        """It has not ended, by itself or otherwise."""
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
     def wait_for_the_end(self) -> None:
         assert self._line() == OVER
 
