@@ -45,7 +45,7 @@ def a_kind(folder: Path, clusters: str) -> Path:
 
 
 def archive(folder: Path) -> Path:
-    pack(folder / "a.tar", "docker.io/iggykube/a:1", {"a": b"a"}, command=["/a"])
+    pack(folder / "a.tar", "iggykube/a:1", {"a": b"a"}, command=["/a"])
     return folder / "a.tar"
 
 

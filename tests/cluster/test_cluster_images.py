@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e_cluster.images import archived, full_name, pack
+from e2e_cluster.images import archived, in_full, pack
 from e2e_cluster.trouble import ClusterError
 
-NAME = "docker.io/iggykube/tool:1"
+NAME = "iggykube/tool:1"
 
 
 def packed(folder: Path) -> Path:
@@ -25,14 +25,13 @@ def packed(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("busybox:1", "docker.io/library/busybox:1"),
-        ("iggykube/broker:0.1.0", "docker.io/iggykube/broker:0.1.0"),
+        ("iggykube/broker:0.1.0", "images.example/iggykube/broker:0.1.0"),
         ("localhost/broker:1", "localhost/broker:1"),
         ("registry.local:5000/broker:1", "registry.local:5000/broker:1"),
     ],
 )
 def test_names_are_written_in_full(name: str, expected: str) -> None:
-    assert full_name(name) == expected
+    assert in_full(name, "images.example") == expected
 
 
 def test_a_packed_image_is_found_by_its_name(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_an_archive_has_the_image_under_the_name_that_pods_use(tmp_path: Path) -
     archives.write(archive, tmp_path / "folder", name=NAME)
 
     digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-    assert archived(archive) == {f"docker.io/{NAME}": digest}
+    assert archived(archive) == {NAME: digest}
 
 
 def test_every_blob_is_there_under_the_hash_of_its_bytes(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import platform
 import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,23 +41,20 @@ BUSYBOX_TOOLS = (
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One image of an archive: the name pods use, and whether it was there already."""
+    """One image of an archive: the name that pods use, and whether it was there already."""
 
     name: str
     was_there: bool
 
 
-def full_name(name: str) -> str:
-    """As containerd and the kubelet write it: `iggykube/broker:1` is in docker.io."""
-    first, slash, _ = name.partition("/")
-    if not slash:
-        return f"docker.io/library/{name}"
-    is_host = "." in first or ":" in first or first == "localhost"
-    return name if is_host else f"docker.io/{name}"
+def in_full(name: str, host: str) -> str:
+    """As the kubelet asks for it: at `host` where it names none itself (`iggykube/broker:1`)."""
+    first = name.partition("/")[0]
+    return name if "." in first or ":" in first or first == "localhost" else f"{host}/{name}"
 
 
 def archived(archive: Path) -> dict[str, str]:
-    """The images of an OCI archive: full name → digest of its manifest."""
+    """The images of an OCI archive: name → digest of its manifest."""
     try:
         with tarfile.open(archive, "r:") as tar:
             member = tar.extractfile("index.json")
@@ -70,12 +68,12 @@ def archived(archive: Path) -> dict[str, str]:
     for manifest in index.get("manifests", []):
         notes = manifest.get("annotations", {})
         name = notes.get(_FULL_NAME) or notes.get(_NAME)
-        if not name or not set(name) & set("/:"):
+        if "/" not in (name or ""):
             raise ClusterError(
-                f"an image in {archive} has no full name; write it into the archive: "
+                f"an image in {archive} has no name like FOLDER/NAME:TAG; write it there: "
                 f"buildah push NAME oci-archive:{archive}:NAME"
             )
-        found[full_name(name)] = manifest["digest"]
+        found[name] = manifest["digest"]
     return found
 
 
@@ -89,23 +87,42 @@ def present() -> dict[str, str]:
 def load(archives: Iterable[Path]) -> list[Loaded]:
     """Hand archives to containerd; what it has already is not sent again."""
     loaded = []
+    host = _default_host()
     for archive in archives:
         wanted, there = archived(archive), present()
-        was_there = all(there.get(name) == digest for name, digest in wanted.items())
+        was_there = all(there.get(in_full(name, host)) == at for name, at in wanted.items())
         if not was_there:
             _ctr("images", "import", str(archive))
-            _name_in_full(wanted)
+            _name_in_full(wanted, host)
         loaded += [Loaded(name, was_there) for name in wanted]
     return loaded
 
 
-def _name_in_full(wanted: Mapping[str, str]) -> None:
+def _name_in_full(wanted: Mapping[str, str], host: str) -> None:
     """An import keeps the archive's own name, which may be the short one."""
     there = present()
     for name, digest in wanted.items():
-        if there.get(name) != digest:
-            (short,) = [one for one, at in there.items() if at == digest and full_name(one) == name]
-            _ctr("images", "tag", "--force", short, name)
+        if there.get(in_full(name, host)) != digest:
+            _ctr("images", "tag", "--force", name, in_full(name, host))
+
+
+def _default_host() -> str:
+    """Where containerd and the kubelet look for names without a host.
+
+    Asked of containerd itself, which writes the names of archives of Docker's kind in full.
+    """
+    name = "iggykube/e2e-name:1"
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder, "name.tar")
+        layer = _tar({"nothing": b""})
+        config = json.dumps(_config(layer, command=[])).encode()
+        listed = [{"Config": "config", "RepoTags": [name], "Layers": ["layer"]}]
+        contents = {"config": config, "layer": layer, "manifest.json": json.dumps(listed).encode()}
+        archive.write_bytes(_tar(contents))
+        _ctr("images", "import", str(archive))
+    (full,) = [one for one in present() if one.endswith(f"/{name}")]
+    _ctr("images", "remove", full)
+    return full.removesuffix(f"/{name}")
 
 
 def _ctr(*words: str) -> str:
@@ -118,14 +135,18 @@ def ensure_own(where: Places) -> list[Path]:
     pause = where.images / "e2e-pause.tar"
     busybox = where.images / "e2e-busybox.tar"
     where.images.mkdir(parents=True, exist_ok=True)
-    if not pause.exists():
+    if not _holds(pause, places.PAUSE_IMAGE):
         program = where.program("pause", "1").read_bytes()
         pack(pause, places.PAUSE_IMAGE, {"pause": program}, command=["/pause"])
-    if not busybox.exists():
+    if not _holds(busybox, places.BUSYBOX_IMAGE):
         files: dict[str, bytes | str] = {"bin/busybox": BUSYBOX.read_bytes()}
         files |= {f"bin/{tool}": "/bin/busybox" for tool in BUSYBOX_TOOLS}
         pack(busybox, places.BUSYBOX_IMAGE, files, command=["/bin/sh"])
     return [pause, busybox]
+
+
+def _holds(archive: Path, name: str) -> bool:
+    return archive.exists() and name in archived(archive)
 
 
 def pack(archive: Path, name: str, files: Mapping[str, bytes | str], *, command: list[str]) -> None:
@@ -138,12 +159,7 @@ def pack(archive: Path, name: str, files: Mapping[str, bytes | str], *, command:
         return {"digest": f"sha256:{digest}", "size": len(data)}
 
     layer = _tar({**files, "tmp/": b""})
-    config = {
-        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
-        "os": "linux",
-        "config": {"Cmd": command, "Env": ["PATH=/bin"], "User": "65534:65534"},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-    }
+    config = _config(layer, command=command)
     kind = "application/vnd.oci.image"
     manifest = {
         "schemaVersion": 2,
@@ -164,6 +180,15 @@ def pack(archive: Path, name: str, files: Mapping[str, bytes | str], *, command:
     unfinished = archive.with_suffix(".unfinished")
     unfinished.write_bytes(_tar(contents))
     unfinished.replace(archive)
+
+
+def _config(layer: bytes, *, command: list[str]) -> Document:
+    return {
+        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+        "os": "linux",
+        "config": {"Cmd": command, "Env": ["PATH=/bin"], "User": "65534:65534"},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
 
 
 def _tar(files: Mapping[str, bytes | str]) -> bytes:

@@ -48,8 +48,8 @@ PORTS = (
     ("coredns", LOOPBACK, DNS_READY_PORT),
 )
 
-PAUSE_IMAGE = "docker.io/iggykube/e2e-pause:1"
-BUSYBOX_IMAGE = "docker.io/iggykube/e2e-busybox:1"
+PAUSE_IMAGE = "localhost/iggykube/e2e-pause:1"
+BUSYBOX_IMAGE = "localhost/iggykube/e2e-busybox:1"
 
 # Sockets of containers have short paths by law of the kernel, so this one is not below the cache.
 CONTAINERD_STATE = Path("/run/iggykube-e2e")
