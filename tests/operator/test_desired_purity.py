@@ -15,7 +15,9 @@ from launcher_cases import job_of, sink_of
 
 PACKAGE = Path(iggy_operator.__file__).parent
 MODULES = sorted([*(PACKAGE / "desired").glob("*.py"), *(PACKAGE / "launchers").glob("*.py")])
-OF_PYTHON = {"base64", "collections", "dataclasses", "enum", "hashlib", "json", "re", "typing"}
+OF_PYTHON = {
+    "base64", "collections", "dataclasses", "enum", "hashlib", "ipaddress", "json", "re", "typing",
+}  # fmt: skip
 OF_OURS = {"decide", "desired", "launchers", "names", "reasons", "resources", "schema", "units"}
 
 
