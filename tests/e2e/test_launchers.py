@@ -3,7 +3,7 @@ state machines played beside a real API server.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,20 @@ WITHIN_S = 240.0  # of a machine that does many things at a time
 
 
 @pytest.fixture(scope="module")
-def their_kinds(cluster: Kubectl) -> None:
-    """Both definitions, in the cluster; they stay there."""
-    for file, group in ((KUBEFLOW_FILE, GROUPS["Kubeflow"]), (APACHE_FILE, GROUPS["Apache"])):
-        path = definition(file)
-        cluster("apply", "--server-side", "--force-conflicts", "--filename", str(path))
-        cluster.wait(f"crd/sparkapplications.{group}", PUBLISHED)
+def their_kinds(cluster: Kubectl) -> Iterator[None]:
+    """Both definitions, in the cluster. They stay only where they were before."""
+    files = {
+        GROUPS["Kubeflow"]: definition(KUBEFLOW_FILE),
+        GROUPS["Apache"]: definition(APACHE_FILE),
+    }
+    names = {f"sparkapplications.{group}": str(path) for group, path in files.items()}
+    ours = [name for name in names if not cluster.exists("crd", name)]
+    for name, path in names.items():
+        cluster("apply", "--server-side", "--force-conflicts", "--filename", path)
+        cluster.wait(f"crd/{name}", PUBLISHED)
+    yield
+    for name in ours:
+        cluster("delete", "crd", name)
 
 
 class Sink:
