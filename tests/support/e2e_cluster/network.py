@@ -15,6 +15,10 @@ WANTED = {
 }
 
 
+FIREWALL = "KUBE-FIREWALL"
+"""The kubelet's own chain, which kube-proxy's cleaning leaves there."""
+
+
 def up(where: Places) -> None:
     """Make the bridge, and remember what the kernel's settings were."""
     before = where.run / "kernel-settings.json"
@@ -34,11 +38,12 @@ def up(where: Places) -> None:
 
 
 def down(where: Places) -> None:
-    """Remove the rules of kube-proxy and the bridge, and put the kernel's settings back."""
+    """Remove the rules of kube-proxy and kubelet, the bridge, and what the kernel was told."""
     proxy = where.program("kube-proxy", places.KUBERNETES)
     if proxy.exists():
         # Rules that it cannot find are reported as a failure; there is then nothing to remove.
         succeeds([proxy, "--cleanup", "--oom-score-adj=0"])
+    _remove_firewall()
     if succeeds(["ip", "link", "show", places.BRIDGE]):
         run(["ip", "link", "delete", places.BRIDGE])
     before = where.run / "kernel-settings.json"
@@ -46,6 +51,15 @@ def down(where: Places) -> None:
         for name, value in json.loads(before.read_text()).items():
             if _path(name).exists():
                 _path(name).write_text(value)
+
+
+def _remove_firewall() -> None:
+    for program in ("iptables", "ip6tables"):
+        if succeeds([program, "--list-rules", FIREWALL]):
+            for chain in ("INPUT", "OUTPUT"):
+                succeeds([program, "--delete", chain, "--jump", FIREWALL])
+            run([program, "--flush", FIREWALL])
+            run([program, "--delete-chain", FIREWALL])
 
 
 def _path(name: str) -> Path:
