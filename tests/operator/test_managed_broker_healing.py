@@ -15,12 +15,13 @@ from managed_world import (
     POD,
     STATEFUL_SET,
     ManagedWorld,
+    live,
     rendered_size,
     run_managed,
     started,
     wish,
 )
-from planted_faults import CLUSTER_FAULTS, Killed, Made
+from planted_faults import CLUSTER_FAULTS, Made
 
 CONFIG = Ref("ConfigMap", "shop", "main-config")
 EVERY = 4  # all calls take long, and say the same
@@ -60,18 +61,6 @@ async def life(world: ManagedWorld, *, kill_after: int | None = None) -> None:
     await live(world)
     assert world.cluster.names("StatefulSet") == []
     assert world.cluster.names("PersistentVolumeClaim") == [CLAIM.name]
-
-
-async def live(world: ManagedWorld) -> None:
-    """Until all has come to rest, in as many lives as it takes."""
-    try:
-        await world.resync()
-        await world.go(130)
-    except Killed:
-        world.faults.kill_after_write = None
-        world.start()
-        await world.resync()
-        await world.go(130)
 
 
 def test_a_kill_after_every_single_write_heals() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from iggy_client import LinkError
 from iggy_operator.cluster import Ref, ServerFailedError
-from managed_world import BROKER, POD, ROOT, ManagedWorld, run_managed, started
-from planted_faults import Killed, Made
+from managed_world import BROKER, POD, ROOT, ManagedWorld, live, run_managed, started
+from planted_faults import Made
 
 FIRST, SECOND = "2026-05-01T12:00:00Z", "2026-06-01T12:00:00Z"
 EVERY = 3  # all calls take long, and say the same
@@ -263,34 +263,27 @@ async def life(world: ManagedWorld, *, kill_after: int | None = None) -> None:
     """Make it, rotate twice, restart, import, change."""
     world.faults.kill_after_write = kill_after
     world.give_managed()
-    await live(world)
+    await live_on(world)
     first = world.secret("main-root", "password")
     for time in (FIRST, SECOND):
         world.cluster.annotate(BROKER, "rotate-password-at", time)
-        await live(world)
+        await live_on(world)
     assert world.secret("main-root", "password") != first
     world.cluster.remove(POD)
-    await live(world)
+    await live_on(world)
     world.give_secret("ours", username="iggy", password="first-of-ours")
     world.cluster.change_spec(BROKER, rootCredentialsSecretName="ours")
-    await live(world)
+    await live_on(world)
     world.give_secret("ours", username="iggy", password="second-of-ours")
-    await live(world)
+    await live_on(world)
     assert world.broker.password == "second-of-ours"
     assert len(world.sets.started) == 2  # made, removed by hand
     assert ROOT in world.cluster.objects
 
 
-async def live(world: ManagedWorld) -> None:
-    """Until all has come to rest, in as many lives as it takes."""
-    try:
-        await world.resync()
-        await world.go(130)
-    except Killed:
-        world.faults.kill_after_write = None
-        world.start()
-        await world.resync()
-        await world.go(130)
+async def live_on(world: ManagedWorld) -> None:
+    """And root's password is everywhere the same then."""
+    await live(world)
     assert world.says(BROKER) == world.says(BROKER, "CredentialsReady") == ("True", "Synced")
     assert agrees(world)
 

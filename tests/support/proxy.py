@@ -11,11 +11,11 @@ import contextlib
 import random
 import socket
 import struct
-import threading
 from collections import Counter
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from own_thread import OwnThread
 
 PIECE_BYTES_MAX: Final = 1 << 16
 SINGLE_BYTES: Final = 3000  # sent one at a time, where that is the temper; more would take minutes
@@ -33,46 +33,23 @@ class Temper:
     is_reset: bool  # the cut is a reset, not an orderly end
 
 
-class Proxy:
+class Proxy(OwnThread):
     """Listens on a port of its own, in a thread of its own."""
 
     def __init__(self, port: int, seed: int) -> None:
         """Between clients and `port`."""
+        super().__init__("proxy")
         self.seen: Counter[str] = Counter()  # connections, cuts, stalls, and pieces by temper
         self.port = 0
         self._target_port = port
         self.seed = seed
         self._dice = random.Random(seed)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
-        self._ready = threading.Event()
-        self._over = asyncio.Event()
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(10)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
-
     # -- the thread --------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._serve())
-        finally:
-            self._loop.close()
 
     async def _serve(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))

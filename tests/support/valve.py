@@ -4,52 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
+
+from own_thread import OwnThread
 
 Mode = Literal["open", "stalled", "cut"]
 PIECE_BYTES = 1 << 16
 
 
-class Valve:
+class Valve(OwnThread):
     """Listens on a port of its own, in a thread of its own."""
 
     def __init__(self, host: str, port: int) -> None:
         """Between clients and that address."""
+        super().__init__("valve")
         self.port = 0
         self._target = (host, port)
         self._mode: Mode = "open"
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="valve", daemon=True)
-        self._ready = threading.Event()
-        self._over = asyncio.Event()
         self._moved = asyncio.Condition()
         self._writers: set[asyncio.StreamWriter] = set()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(10)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
 
     def turn(self, mode: Mode) -> None:
         """`stalled`: nothing passes, nothing is told. `cut`: all ends, and nobody is let in."""
         asyncio.run_coroutine_threadsafe(self._turn(mode), self._loop).result(10)
 
     # What follows runs in the thread.
-
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
