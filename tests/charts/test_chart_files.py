@@ -17,6 +17,7 @@ import yaml
 
 import chart_files
 from chart_values import CHARTS, values_of
+from iggy_operator.program import main, watches
 from iggy_operator.program.metrics import FAMILIES
 from operator_rights import Rights, granted
 
@@ -278,3 +279,10 @@ def test_rights_are_listed_in_the_documents() -> None:
             listed.setdefault(key, set()).update(verbs.split(", "))
 
     assert listed == granted()
+
+
+def test_a_pod_of_the_operator_lives_as_long_as_its_stop_may_take() -> None:
+    may_take_s = main.GRACE_S + watches.STOP_S + main.RELEASE_S + main.LAST_LOOK_S
+
+    given = yaml.safe_load((CHARTS / "iggy-operator" / "values.yaml").read_text())
+    assert may_take_s < given["terminationGracePeriodSeconds"]

@@ -26,9 +26,9 @@ from iggy_operator.program.children import owner_of_child
 from iggy_operator.program.watch_session import open_session
 from iggy_operator.program.watch_settings import kopf_settings, registry_for
 
-STOP_S: Final = 10.0
+STOP_S: Final = 5.0
 """A thread that has not ended by then is left alone: it has no one to tell anything."""
-CANCEL_S: Final = 5.0
+CANCEL_S: Final = 3.0
 CANCEL_AGAIN_S: Final = 0.1
 LOOK_S: Final = 1.0
 ANSWER_S: Final = 5.0
