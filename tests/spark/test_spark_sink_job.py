@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import signal
 import time
@@ -16,10 +17,12 @@ from pyspark.sql import SparkSession
 from broker_process import PASSWORD
 from iggy_spark import job_config
 from iggy_spark.errors import EXIT_FAILED, BadPayload, DataLoss, SinkError, TopicRecreated
+from iggy_spark.job import Job
 from iggy_spark.progress import Reporter
-from iggy_spark.sink_job import Job, Stop
 from iggy_spark.sinks.files import FilesSink
+from iggy_spark.stop import Stop
 from sink_jobs import LOGIN, PROCESS_S, Setup, documents, every, start
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -247,6 +250,27 @@ def test_sigterm_finishes_the_batch_and_the_next_run_goes_on(
     assert setup.rows() == every(p0=400, p1=400)
 
 
+def test_sigterm_before_spark_is_imported_ends_it_at_once(setup: Setup) -> None:
+    setup.value |= {"once": False}
+
+    process = start(setup)
+    wait_until(lambda: listens(process.pid, signal.SIGTERM), "a handler for SIGTERM")
+    process.send_signal(signal.SIGTERM)
+    out, noise = process.communicate(timeout=PROCESS_S)
+
+    assert (process.returncode, noise) == (0, "")
+    (event,) = [json.loads(line) for line in out.splitlines()]
+    assert (event["event"], event["reason"]) == ("stopped", "signal")
+    assert not setup.checkpoint.exists()
+
+
+def listens(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal (proc(5), `SigCgt`)."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    (caught,) = re.findall(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(int(caught, 16) & 1 << number - 1)
+
+
 @pytest.mark.parametrize(
     ("changes", "environ", "code", "told"),
     [
@@ -293,7 +317,7 @@ def test_a_second_job_on_the_same_checkpoint_is_kept_out(setup: Setup) -> None:
 
 
 def test_an_unreachable_broker_fails_the_job(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("iggy_spark.sink_job.CONTACT_MS", 50)
+    monkeypatch.setattr("iggy_spark.job.CONTACT_MS", 50)
     setup.value["broker"]["address"] = "127.0.0.1:9"
     config = job_config.load(setup.write())
 

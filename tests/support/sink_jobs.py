@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 
 from broker_process import PASSWORD, USERNAME
 from iggy_spark import job_config
+from iggy_spark.job import Job
 from iggy_spark.progress import Reporter
-from iggy_spark.sink_job import Job, Stop
+from iggy_spark.stop import Stop
 
 if TYPE_CHECKING:
     from conftest import Topic

@@ -1,0 +1,360 @@
+"""The work of the sink job, from the first look at the broker to the last.
+
+The process is the only member of the consumer group with the sink's name, from before the target is
+first touched to the end. It stores the group's offsets as soon as Spark has committed a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from iggy_spark import (
+    connections,
+    driver_mark,
+    errors,
+    job_config,
+    options,
+    s3,
+    session,
+    sink_source,
+)
+from iggy_spark.alive import Sign
+from iggy_spark.checkpoint import Checkpoint
+from iggy_spark.connections import Connection
+from iggy_spark.errors import BrokerUnavailable, DataLoss, Fenced, IggySparkError, SinkError
+from iggy_spark.job_config import JobConfig
+from iggy_spark.job_mirror import JobMirror
+from iggy_spark.offsets import EARLIEST, LATEST, TopicState
+from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
+from iggy_spark.sinks import registry
+from iggy_spark.sinks.base import Sink, Spans, Written
+from iggy_spark.stop import Stop
+from iggy_spark.stored_checkpoint import StoredCheckpoint
+
+CONTACT_MS = 10_000  # for the broker to be there when the job starts, and when it has stopped
+COMMIT_WAIT_S = 10.0  # for Spark to write down a batch that is already in the target
+LISTENER_WAIT_S = 5.0  # for the last events of a query that has ended
+LOOK_S = 0.1
+
+
+RunSpark = Callable[..., AbstractContextManager[SparkSession]]
+
+
+class StopRequested(Exception):
+    """Raised into Spark to keep it from starting another batch."""
+
+
+class BatchWriter:
+    """What Spark calls for every batch: the tasks write, the driver commits."""
+
+    def __init__(
+        self, sink: Sink, listener: ProgressListener, stop: Stop, keep: Callable[[], None]
+    ) -> None:
+        """`stop` is looked at before every batch; `keep` makes its plan durable."""
+        self._sink, self._listener, self._stop, self._keep = sink, listener, stop, keep
+        self.running = False
+        self.refused = False
+        self.last_batch: int | None = None
+        self.failure: IggySparkError | None = None
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Write one batch; collecting the frame is what makes the tasks run."""
+        self.running = True
+        try:
+            self.refused = self._stop.asked
+            if self.refused:
+                raise StopRequested("stopping: no further batch is begun")
+            self._keep()
+            rows = frame.collect()
+            results = [_written(json.loads(row["result"])) for row in rows]
+            self._sink.commit(results)
+            self._listener.batch_written(batch, results)
+            self.last_batch = batch
+        except IggySparkError as error:
+            self.failure = error
+            raise
+        finally:
+            self.running = False
+
+
+def _written(fields: dict[str, object]) -> Written:
+    return Written(**{**fields, "preview": tuple(fields["preview"])})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run has found before Spark starts."""
+
+    checkpoint: Checkpoint
+    mark: str
+    mirror: JobMirror
+    found: TopicState
+    covered: Mapping[int, Spans]
+
+
+class Job:
+    """One run from start to end."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        environ: Mapping[str, str],
+        reporter: Reporter,
+        *,
+        stop: Stop,
+        running: RunSpark = session.running,
+    ) -> None:
+        """Checks what can be checked without broker and target. `running` makes Spark.
+
+        Raises:
+            OptionError: the configuration is wrong.
+        """
+        self._config = config
+        self._reporter = reporter
+        self._stop = stop
+        self._running = running
+        self._raw = job_config.reader_options(config, environ)
+        self._options = options.parse(self._raw, mode="stream")
+        self._impatient = replace(self._options, retry_timeout_ms=CONTACT_MS)
+        self._sink = registry.build(config, show=reporter.show)
+        self._sign = Sign(config.alive_file, interval_ms=config.interval_ms)
+
+    def run(self) -> bool:
+        """Run until there is nothing left (once), or until asked to stop. True: nothing is left,
+        or nobody has asked for so much.
+
+        Raises:
+            IggySparkError: why it could not go on.
+        """
+        self._stop.install()
+        if self._stop.asked:
+            self._reporter.event("stopped", reason="signal", committed={}, end=None, lag=None)
+            return not self._config.available_now
+        checkpoint = _checkpoint(self._config)
+        try:
+            found = Connection(self._impatient).topic_state()
+            incarnation = str(found.incarnation)
+            restart = self._config.sink.on_topic_recreated == "Restart"
+            checkpoint.check_incarnation(incarnation, restart=restart)
+            self._sink.check()
+            checkpoint.remember(self._config)
+            mirror = JobMirror(
+                self._options, checkpoint, incarnation, should_stop=lambda: self._stop.asked
+            )
+            with closing(mirror):
+                if mirror.join(contact_s=CONTACT_MS / 1000):
+                    self._carry(checkpoint, mirror, found)
+                left = self._finish(checkpoint, mirror, incarnation)
+                return left == 0 or not self._stop.asked or not self._config.available_now
+        finally:
+            self._sink.close()
+            connections.close_all()
+            checkpoint.close()
+
+    def _carry(self, checkpoint: Checkpoint, mirror: JobMirror, found: TopicState) -> None:
+        """Everything that touches the target."""
+        mark = driver_mark.of(self._config).take_over(should_stop=lambda: self._stop.asked)
+        if mark is None:
+            return
+        covered = self._sink.prepare(str(found.incarnation))
+        if not self._stop.asked:
+            self._with_spark(Run(checkpoint, mark, mirror, found, covered))
+
+    def _with_spark(self, run: Run) -> None:
+        driver = self._config.sink.spark.driver
+        with self._running(
+            f"iggy-sink-{self._config.name}",
+            cores=driver.cores,
+            memory=driver.memory,
+            logs=run.checkpoint.logs,
+            conf=self._config.sink.spark.conf,
+        ) as spark:
+            self._stop.install()
+            if not self._stop.asked:
+                self._query(spark, run)
+
+    def _query(self, spark: SparkSession, run: Run) -> None:
+        listener = ProgressListener(self._reporter, moved=self._sign.moved)
+        spark.streams.addListener(listener)
+        spark.dataSource.register(sink_source.SinkSource)
+        incarnation, covered = str(run.found.incarnation), run.covered
+        keep = partial(run.checkpoint.keep, incarnation)
+        writer = BatchWriter(self._sink, listener, self._stop, keep)
+        done = run.checkpoint.committed(incarnation)
+        self._raw["stateLocation"] = str(run.checkpoint.state(incarnation))
+        self._raw["startingOffsets"] = self._starting_offsets(run.found, covered)
+        self._raw["offsetMirror"] = "off"  # the source's helper would be a second member
+        frame = (
+            spark.readStream.format(sink_source.FORMAT)
+            .options(**self._raw, **sink_source.own_options(self._config, covered, run.mark))
+            .load()
+        )
+        trigger = frame.writeStream.queryName(self._config.name).foreachBatch(writer)
+        trigger = trigger.option("checkpointLocation", str(run.checkpoint.spark(incarnation)))
+        if self._config.available_now:
+            trigger = trigger.trigger(availableNow=True)
+        else:
+            trigger = trigger.trigger(processingTime=f"{self._config.interval_ms} milliseconds")
+        query = trigger.start()
+        self._sign.moved()
+        self._reporter.event(
+            "started",
+            sink=self._config.name,
+            incarnation=incarnation,
+            committed=as_text_keys(done.positions if done else {}),
+        )
+        try:
+            self._watch(query, writer, run)
+        finally:
+            listener.ended.wait(LISTENER_WAIT_S)
+            spark.streams.removeListener(listener)
+
+    def _starting_offsets(self, found: TopicState, covered: Mapping[int, Spans]) -> str:
+        """Where a first start begins. A lost checkpoint goes on where the target stands, or, for a
+        target that keeps nothing, where the mirror does; only then comes the declared start.
+
+        Raises:
+            DataLoss: the target holds messages that the broker no longer counts.
+        """
+        earliest = self._config.sink.starting_offsets == "Earliest"
+        connection = Connection(self._options)
+        positions = {}
+        for number, end in found.ends.items():
+            spans = covered.get(number)
+            if spans:
+                self._check_tail(number, held=spans[-1][1], end=end)
+                positions[number] = spans[0][1]
+                continue
+            mirrored = self._config.sink.type != "Files" or not earliest
+            stored = connection.stored(self._config.name, number) if mirrored else None
+            positions[number] = (
+                stored + 1 if stored is not None else EARLIEST if earliest else LATEST
+            )
+        return json.dumps(as_text_keys(positions))
+
+    def _check_tail(self, number: int, *, held: int, end: int) -> None:
+        if held > end and self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"partition {number}: the target holds offsets up to {held - 1}, but the partition "
+                f"ends at {end}: was the topic purged, or did the broker lose its tail? New "
+                "messages get old offsets and would be taken for written ones"
+            )
+
+    def _watch(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
+        """Wait for the query's end, and end it between two batches when asked to."""
+        while query.isActive:
+            if self._stop.asked and not writer.running:
+                self._wait_for_commit(query, writer, run)
+                query.stop()
+                return
+            try:
+                # The start of the first batch, before anybody takes the job for well.
+                run.checkpoint.keep(str(run.found.incarnation))
+                self._sign.write()
+                run.mirror.tell(writer.last_batch)
+            except IggySparkError:
+                query.stop()
+                raise
+            time.sleep(LOOK_S)
+        failure = query.exception()
+        if failure is None or writer.refused:
+            return
+        if writer.failure is not None:
+            raise writer.failure
+        raise errors.find_in_text(str(failure)) or SinkError(
+            f"Spark stopped the query: {_reason(str(failure))}; see spark.log in the checkpoint's "
+            "folder logs"
+        )
+
+    def _wait_for_commit(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
+        """Let Spark write down the batch that is in the target; without it the batch is repeated,
+        which changes nothing but takes time.
+        """
+        if writer.last_batch is None:
+            return
+        incarnation = str(run.found.incarnation)
+        deadline = time.monotonic() + COMMIT_WAIT_S
+        while query.isActive and time.monotonic() < deadline:
+            if run.checkpoint.has_committed(incarnation, writer.last_batch):
+                return
+            time.sleep(LOOK_S)
+
+    def _finish(self, checkpoint: Checkpoint, mirror: JobMirror, incarnation: str) -> int | None:
+        """Tell the broker and whoever started us how far it went. Returns how many messages are
+        left, None if nobody knows.
+        """
+        done = checkpoint.committed(incarnation)
+        positions = dict(done.positions) if done else {}
+        ends: Mapping[int, int] | None = None
+        try:
+            mirror.finish(contact_s=CONTACT_MS / 1000)
+            ends = Connection(self._impatient).topic_state().ends
+        except (BrokerUnavailable, Fenced):
+            if not self._stop.asked:
+                raise
+            # Broker and job are being stopped together: the next start tells it first of all.
+        left = None if ends is None else lag(positions, ends)
+        self._reporter.event(
+            "stopped",
+            reason="signal" if self._stop.asked else "finished",
+            committed=as_text_keys(positions),
+            end=None if ends is None else as_text_keys(ends),
+            lag=left,
+        )
+        return left
+
+
+def _checkpoint(config: JobConfig) -> Checkpoint:
+    if s3.is_address(config.checkpoint):
+        return StoredCheckpoint(config.checkpoint, config.checkpoint_store.connection())
+    return Checkpoint(Path(config.checkpoint))
+
+
+_EXCEPTION = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
+
+
+def _reason(text: str) -> str:
+    """The one line of a Spark error that says most: the first Python exception in it, if any."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    hit = _EXCEPTION.search(text)
+    return hit[0] if hit else lines[0] if lines else "no reason given"
+
+
+def run(file: Path, stop: Stop, environ: Mapping[str, str]) -> int:
+    """Do what the job's file says; the exit code is one of `errors`."""
+    # What crosses into Java is ours to report, in one line; py4j would print it with its trace.
+    logging.getLogger("py4j").addHandler(logging.NullHandler())
+    logging.getLogger("py4j").propagate = False
+    reporter = Reporter(sys.stdout)
+    try:
+        is_done = Job(job_config.load(file), environ, reporter, stop=stop).run()
+    except IggySparkError as error:
+        return _failed(reporter, str(error), error.exit_code)
+    except (PySparkException, Py4JError) as error:
+        found = errors.find_in_text(str(error))
+        if found is not None:
+            return _failed(reporter, str(found), found.exit_code)
+        return _failed(reporter, f"Spark: {_reason(str(error))}", errors.EXIT_FAILED)
+    except OSError as error:
+        return _failed(reporter, str(error), errors.EXIT_FAILED)
+    return errors.EXIT_DONE if is_done else errors.EXIT_STOPPED
+
+
+def _failed(reporter: Reporter, reason: str, code: int) -> int:
+    reporter.event("failed", reason=reason, code=code)
+    sys.stderr.write(f"iggy sink job failed: {reason}\n")
+    return code
