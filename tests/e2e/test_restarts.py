@@ -192,6 +192,9 @@ def test_a_volume_that_may_not_grow_is_told_and_the_rest_is_done(wishes: Wishes)
     wishes.note("although it cannot grow")
     assert size(wishes.kubectl) == "1Gi"
 
+    wishes.storage("1Gi")
+    wishes.wait_until("StorageReady", "True", "Synced")
+
 
 def test_a_volume_grows_under_its_pod(
     wishes: Wishes, cluster: Kubectl, storage_class: str, may_read_classes: None
@@ -199,6 +202,7 @@ def test_a_volume_grows_under_its_pod(
     kubectl = wishes.kubectl
     old = kubectl.get("pod", POD)
 
+    wishes.storage("2Gi")
     wishes.note("the right is there")
     wishes.wait_for(
         lambda: "does not allow growth" in wishes.message("StorageReady"), "the class is told"
