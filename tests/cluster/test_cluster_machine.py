@@ -150,6 +150,19 @@ def test_status_of_a_cluster_that_is_down_says_so_and_fails(
     assert all(line.endswith(" down") for line in lines)
 
 
+def test_a_machine_that_lacks_something_is_told_before_anything_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    code = main(["check"])
+
+    assert code == 1
+    assert "cluster: this machine cannot carry the cluster:" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_archive_that_is_not_there_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

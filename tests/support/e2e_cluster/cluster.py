@@ -27,11 +27,15 @@ class Cluster:
         self.where = where
         self._processes = Processes(where.run / "processes", where.logs)
 
+    def check(self) -> None:
+        """ClusterError with all that this machine lacks to carry it."""
+        machine.check(lambda name: self._processes.running(name) is not None)
+
     def up(self) -> None:
         """Bring it up, or what is missing of it; quick when nothing is."""
         began = time.monotonic()
         with self._alone():
-            machine.check(lambda name: self._processes.running(name) is not None)
+            self.check()
             tools.ensure(self.where)
             if started := self._start():
                 seconds = time.monotonic() - began

@@ -26,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(cluster: Cluster, options: argparse.Namespace) -> int:
     match options.command:
+        case "check":
+            cluster.check()
         case "up":
             cluster.up()
         case "down":
@@ -46,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="cluster", description="A real Kubernetes on this machine, for tests."
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("check", help="say what this machine lacks to carry it")
     commands.add_parser("up", help="bring it up, or repair it")
     commands.add_parser("down", help="end it and remove all that it left")
     commands.add_parser("status", help="say what runs")
