@@ -1,3 +1,5 @@
+"""What the file, the names and the application of a sink are made of, and what changes them."""
+
 import json
 import re
 from pathlib import Path
@@ -11,8 +13,8 @@ from desired_cases import NEXT_RELEASE, UID
 from golden_files import check_frozen
 from iggy_operator.desired.metadata import USER_HASH
 from iggy_operator.desired.staging import Change
-from iggy_operator.launchers import job, kubeflow, native
-from iggy_operator.launchers.children import change, checkpoint_problems, problems, sink_children
+from iggy_operator.launchers import job, native
+from iggy_operator.launchers.children import change, problems, sink_children
 from iggy_operator.launchers.choice import Launcher
 from iggy_operator.launchers.job import application_name, claim_name, job_file, mebibytes
 from iggy_operator.launchers.spark_conf import memory_mib
@@ -282,97 +284,6 @@ def test_a_claim_outlives_the_sink_unless_asked_otherwise() -> None:
     assert named.claim is None
 
 
-@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod"])
-def test_a_volume_of_one_node_goes_with_a_driver_alone(mode: str) -> None:
-    one_node = job_of(sink_of(checkpoint={"volume": {"accessMode": mode}}))
-
-    assert checkpoint_problems(one_node, "Native") == ()
-    for launcher in ("Kubeflow", "Apache"):
-        (line,) = checkpoint_problems(one_node, launcher)
-        assert line.startswith("checkpoint.volume.accessMode")
-        assert "ReadWriteMany" in line
-        assert checkpoint_problems(job_of(), launcher) == ()
-
-
-def with_template(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    whole = {**LAKE_TEMPLATE["spec"], **spec}
-    return {"spark": {"podTemplate": {"metadata": metadata, "spec": whole}}}
-
-
-def with_mount(path: str) -> dict[str, Any]:
-    mounts = [{"name": "lake", "mountPath": "/lake"}, {"name": "x", "mountPath": path}]
-    return with_template({"containers": [{"volumeMounts": mounts}]})
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"checkpoint": {"location": "gs://lake/x"}}, "checkpoint.location: gs://lake/x is not in"),
-        ({"checkpoint": {"location": "s3a://lake/../x"}}, "checkpoint.location"),
-        ({"files": {"path": "lake/orders"}}, "files.path"),
-        ({"files": {"path": "/elsewhere/orders"}}, "files.path"),
-        ({"files": {"path": "/lake/../etc"}}, "files.path"),
-        ({"files": {"path": "/lakes"}}, "files.path"),
-        ({"files": {"path": "gs://lake/x"}}, "files.path"),
-        ({"files": {"path": "s3a://lake/../x"}}, "files.path"),
-        (with_template({"hostNetwork": True}), "podTemplate.spec.hostNetwork"),
-        (with_template({"initContainers": []}), "podTemplate.spec.initContainers"),
-        (with_template({"serviceAccountName": "admin"}), "podTemplate.spec.serviceAccountName"),
-        (with_template({}, name="mine"), "podTemplate.metadata.name"),
-        (
-            with_template({"volumes": [{"name": "lake", "hostPath": {"path": "/"}}]}),
-            "a node's own folder",
-        ),
-        (
-            with_template({"volumes": [{"name": "iggy-job", "emptyDir": {}}]}),
-            "name of the operator",
-        ),
-        (with_mount("/checkpoint/x"), "mountPath /checkpoint/x is taken"),
-        (with_mount("/tmp/"), "mountPath /tmp is taken"),
-        (with_mount("/etc/iggy"), "mountPath /etc/iggy is taken"),
-        (with_mount("/"), "mountPath / is taken"),
-    ],
-)
-def test_what_cannot_be_had_is_said(spec: dict[str, Any], words: str) -> None:
-    found = problems(job_of(sink_of(**spec)), "Native")
-
-    assert len(found) == 1
-    assert words in found[0]
-
-
-@pytest.mark.parametrize("field", ["image", "securityContext", "command"])
-def test_a_container_of_the_users_only_mounts(field: str) -> None:
-    template = with_template(
-        {"containers": [{field: "x", **LAKE_TEMPLATE["spec"]["containers"][0]}]}
-    )
-
-    (line,) = problems(job_of(sink_of(**template)), "Native")
-
-    assert f"containers.{field}" in line
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "spark.master",
-        "spark.kubernetes.namespace",
-        "spark.kubernetes.container.image",
-        "spark.kubernetes.driver.podTemplateFile",
-        "spark.kubernetes.driver.volumes.hostPath.x.mount.path",
-        "spark.executor.instances",
-    ],
-)
-def test_properties_of_the_operator_are_refused(key: str) -> None:
-    desired = sink_of(spark={"podTemplate": LAKE_TEMPLATE, "conf": {key: "mine", "spark.x": "1"}})
-
-    (line,) = problems(job_of(desired), "Kubeflow")
-    conf = kubeflow.application(job_of(desired))["spec"]["sparkConf"]
-
-    assert key in line
-    assert conf.get(key) != "mine"
-    assert conf["spark.x"] == "1"
-
-
 @pytest.mark.parametrize(
     ("text", "mib"), [("1g", 1024), ("512m", 512), ("1024", 1024), ("1024k", 1), ("1T", 1 << 20)]
 )
@@ -399,11 +310,3 @@ def test_a_driver_reserves_its_cores_or_what_sparks_property_says(
 
     (container,) = application["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["requests"]["cpu"] == cpu
-
-
-def test_an_amount_that_is_none_is_named() -> None:
-    spark = {"podTemplate": LAKE_TEMPLATE, "executor": {"memoryOverhead": "lots"}}
-
-    (line,) = problems(job_of(sink_of(spark=spark)), "Native")
-
-    assert "spark.executor.memoryOverhead" in line
