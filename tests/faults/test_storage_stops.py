@@ -1,4 +1,4 @@
-"""SIGTERM at any moment under load: a quick and clean end, and a start that repairs nothing."""
+"""SIGTERM or SIGINT, twice, at any moment under load: a quick, clean end, and nothing to repair."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ STARTING_S = 0.5  # about as long as a start takes
 PAYLOAD_BYTES_MAX = 30_000
 TOPICS_MAX = 5
 STOPS_WITHIN_S = 10.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT)  # the first one; another SIGTERM follows at once
 
 
 class Lives:
@@ -69,7 +70,7 @@ class Lives:
             assert self.is_over.is_set() and refusal.code in STOPPING
 
     def run(self, life: int, later_s: float) -> float:
-        """Load, and SIGTERM in the middle of it; how long the end took."""
+        """Load, and two signals in the middle of it; how long the end took."""
         self.is_over.clear()
         enough = self.told + ACKNOWLEDGED
         works = [partial(self.produce, life, number) for number in range(PRODUCERS)]
@@ -82,7 +83,7 @@ class Lives:
             self.is_over.set()
             began_s = time.monotonic()
             assert self.broker.process is not None
-            self.broker.process.send_signal(signal.SIGTERM)
+            self.broker.process.send_signal(SIGNALS[life % len(SIGNALS)])
             assert self.broker.stop() == 0, self.broker.text()
             took_s = time.monotonic() - began_s
             for future in futures:
