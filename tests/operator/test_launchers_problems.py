@@ -1,11 +1,16 @@
 """What a sink asks for and cannot have is said before anything is started."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iggy_operator.launchers import kubeflow
 from iggy_operator.launchers.children import checkpoint_problems, problems
+from iggy_operator.launchers.job import job_file
+from iggy_spark import job_config
+from iggy_spark.errors import OptionError
 from launcher_cases import LAKE_TEMPLATE, job_of, sink_of
 
 
@@ -65,6 +70,33 @@ def test_what_cannot_be_had_is_said(spec: dict[str, Any], words: str) -> None:
 
     assert len(found) == 1
     assert words in found[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"files": {"path": "/lake/orders", "format": "Orc"}}, "files.format: Orc"),
+        ({"payload": {"format": "Avro"}}, "payload.format: Avro"),
+        ({"transforms": [{"flatten": {}}]}, "transforms"),
+        (
+            {"errors": {"tolerance": "Data", "deadLetter": {"topic": "orders.dlq"}}},
+            "errors.deadLetter",
+        ),
+    ],
+)
+def test_what_the_job_would_refuse_is_said_before_it_is_started(
+    spec: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    job = job_of(sink_of(**spec))
+    file = tmp_path / "sink.json"
+    file.write_text(json.dumps(job_file(job)))
+
+    (line,) = problems(job, "Native")
+
+    assert line.startswith(words)
+    assert "not in this version" in line
+    with pytest.raises(OptionError, match=f"sink.{words}.* not in this version"):
+        job_config.load(file)
 
 
 @pytest.mark.parametrize("field", ["image", "securityContext", "command"])

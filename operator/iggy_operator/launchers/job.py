@@ -34,6 +34,8 @@ CHECKPOINT_STORE_FOLDER: Final = "/etc/iggy-checkpoint"
 ALIVE_FILE: Final = "/tmp/iggy-sink-alive.json"
 SINK_TYPES: Final = ("Files", "Console")
 """What the sink job of this version can do."""
+FILE_FORMATS: Final = ("Parquet",)
+PAYLOAD_FORMATS: Final = ("Raw", "Text", "Json")
 
 _MARK: Final = re.compile(rf"[0-9a-f]{{{MARK_CHARACTERS}}}")
 _CLAIM_END: Final = "-checkpoint"  # as the folder is called in local mode
@@ -226,8 +228,19 @@ def mebibytes(text: str) -> int:
 
 def problems(job: SinkJob) -> Iterator[str]:
     """What of the sink this version cannot do in a cluster: field and way out, a sentence each."""
-    if job.sink.type not in SINK_TYPES:
-        yield f"type: {job.sink.type} is not in this version: use {' or '.join(SINK_TYPES)}"
+    spec = job.sink.spec
+    choices = (
+        ("type", job.sink.type, SINK_TYPES),
+        ("files.format", spec.get("files", {}).get("format"), FILE_FORMATS),
+        ("payload.format", spec["payload"]["format"], PAYLOAD_FORMATS),
+    )
+    for field, value, known in choices:
+        if value not in (None, *known):
+            yield f"{field}: {value} is not in this version: use {' or '.join(known)}"
+    if spec.get("transforms"):
+        yield "transforms: not in this version: leave it out"
+    if "deadLetter" in spec["errors"]:
+        yield "errors.deadLetter: not in this version: leave errors out, or use tolerance None"
     for part in ("driver", "executor"):
         overhead = job.spark[part].get("memoryOverhead")
         if overhead is not None and not _MEMORY.fullmatch(overhead):
