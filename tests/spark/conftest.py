@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from iggy_wire.permissions import Permissions, StreamPermissions, TopicPermissio
 from iggy_wire.primitives import Consumer, Partitioning
 from lakes import BucketLake, FolderLake, Lake
 from object_store import ObjectStore, running_object_store
+from remote_checkpoint import RemoteCheckpoint
 
 _numbers = itertools.count()
 HERE = Path(__file__).parent
@@ -73,6 +75,24 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
         return FolderLake(tmp_path)
     found: BucketLake = request.getfixturevalue("bucket")
     return found
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From now on this is another machine: it has none of the files that were there."""
+
+    def move() -> None:
+        folder = tmp_path / f"machine-{next(_numbers)}"
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    move()
+    return move
+
+
+@pytest.fixture
+def remote(store: ObjectStore, elsewhere: object) -> RemoteCheckpoint:
+    return RemoteCheckpoint(store)
 
 
 @dataclass(frozen=True)

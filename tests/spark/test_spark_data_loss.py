@@ -18,8 +18,6 @@ from sink_jobs import Setup, every
 if TYPE_CHECKING:
     from conftest import Topic
 
-pytestmark = pytest.mark.timeout(300)  # a session takes a while to start on a busy machine
-
 PER_SEGMENT = 30  # three batches of ten, of 40,000 bytes each message
 GONE = r"partition 0: offsets 10\u201329 \(20 messages\) are gone, the earliest is 30"
 

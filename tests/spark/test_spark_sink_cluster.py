@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from iggy_spark import alive
 from iggy_spark.errors import EXIT_STOPPED, BrokerRefused, SinkError
-from lakes import BucketLake, table_of
+from lakes import BucketLake, rows_of
 from quick_java import QUICK
-from sink_jobs import LOGIN, PROCESS_S, Setup, documents, every, start
+from sink_jobs import LOGIN, PROCESS_S, Setup, documents, every, kill_while_it_writes, start
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -32,13 +32,6 @@ def setup(topic: "Topic", bucket: BucketLake, tmp_path: Path) -> Setup:
     return made
 
 
-def rows(lake: BucketLake) -> list[tuple[int, int]]:
-    """(partition, offset) of every row in the bucket."""
-    table = table_of(lake)
-    columns = (table.column(f"iggy_{name}").to_pylist() for name in ("partition_id", "offset"))
-    return sorted(zip(*columns, strict=True))
-
-
 def test_a_topic_ends_in_a_bucket_also_with_a_lost_checkpoint(
     spark: SparkSession, topic: "Topic", setup: Setup, bucket: BucketLake
 ) -> None:
@@ -47,13 +40,13 @@ def test_a_topic_ends_in_a_bucket_also_with_a_lost_checkpoint(
     setup.value["sink"]["maxOffsetsPerTrigger"] = 60
 
     assert setup.run(spark)[-1]["lag"] == 0
-    assert rows(bucket) == every(p0=100, p1=10)
+    assert rows_of(bucket) == every(p0=100, p1=10)
     shutil.rmtree(setup.checkpoint)
     topic.send(0, documents(100, 150))
     setup.value["sink"]["maxOffsetsPerTrigger"] = 7  # other ranges than before
     events = setup.run(spark)
 
-    assert rows(bucket) == every(p0=150, p1=10)
+    assert rows_of(bucket) == every(p0=150, p1=10)
     assert sum(event["rows"] for event in events if event["event"] == "progress") == 50
     assert bucket.left() == []
 
@@ -65,19 +58,13 @@ def test_a_job_that_is_killed_at_any_moment_writes_everything_once(
     topic.send(0, documents(0, 300))
     topic.send(1, documents(0, 300))
     setup.value["sink"]["maxOffsetsPerTrigger"] = 40
-    process = start(setup)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if json.loads(line).get("batch") == 3:  # the next one is being written
-            process.kill()
-    process.communicate(timeout=PROCESS_S)
-    assert process.returncode == -signal.SIGKILL
+    kill_while_it_writes(setup)
     shutil.rmtree(setup.checkpoint)
     setup.value["sink"]["maxOffsetsPerTrigger"] = 90
 
     setup.run(spark)
 
-    assert rows(bucket) == every(p0=300, p1=300)
+    assert rows_of(bucket) == every(p0=300, p1=300)
     assert bucket.left() == []
 
 
@@ -133,7 +120,7 @@ def test_a_job_for_what_is_there_that_is_stopped_early_says_so(
     assert event["lag"] > 0
     setup.value["sink"]["maxOffsetsPerTrigger"] = 500
     assert setup.run(spark)[-1]["lag"] == 0
-    assert rows(bucket) == every(p0=400)
+    assert rows_of(bucket) == every(p0=400)
 
 
 @pytest.fixture
@@ -226,4 +213,4 @@ def test_under_spark_submit_the_executors_do_the_work(
 
     assert done.returncode == 0, done.stderr[-4000:]
     assert len(list((home / "work").glob("app-*/*"))) == 1, "one executor"
-    assert rows(bucket) == every(p0=60)
+    assert rows_of(bucket) == every(p0=60)

@@ -27,8 +27,6 @@ from waiting import wait_until
 if TYPE_CHECKING:
     from conftest import Topic
 
-pytestmark = pytest.mark.timeout(300)  # a session takes a while to start on a busy machine
-
 
 @pytest.fixture
 def setup(topic: "Topic", tmp_path: Path) -> Setup:

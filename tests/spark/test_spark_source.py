@@ -21,8 +21,6 @@ from iggy_wire.primitives import Consumer
 if TYPE_CHECKING:
     from conftest import Topic
 
-pytestmark = pytest.mark.timeout(300)  # a session takes a while to start on a busy machine
-
 
 def payloads(first: int, end: int) -> list[bytes]:
     return [f"m{number}".encode() for number in range(first, end)]

@@ -16,6 +16,22 @@ from object_store import ObjectStore
 _numbers = itertools.count()
 
 
+def connection_to(store: ObjectStore) -> s3.Connection:
+    """With the login that lies beside the store."""
+    return s3.Connection(
+        endpoint=store.endpoint, path_style=True, credentials_path=str(store.login)
+    )
+
+
+def store_block(connection: s3.Connection) -> dict[str, Any]:
+    """How a job's file says it."""
+    return {
+        "endpoint": connection.endpoint,
+        "pathStyle": connection.path_style,
+        "credentialsPath": connection.credentials_path,
+    }
+
+
 class Lake(Protocol):
     """Where a sink writes, and what is there, seen past the sink."""
 
@@ -63,16 +79,12 @@ class BucketLake:
         self.bucket = store.common_bucket
         self.prefix = f"lakes/{next(_numbers)}"
         self.path = f"s3a://{self.bucket}/{self.prefix}"
-        self.connection = s3.Connection(
-            endpoint=store.endpoint, path_style=True, credentials_path=str(store.login)
-        )
+        self.connection = connection_to(store)
         self._copy = folder / "copy"
 
     def settings(self) -> dict[str, Any]:
         """The block `files` of a job's file."""
-        reached = {"endpoint": self.connection.endpoint, "pathStyle": True}
-        reached["credentialsPath"] = self.connection.credentials_path
-        return {"path": self.path, "s3": reached}
+        return {"path": self.path, "s3": store_block(self.connection)}
 
     def files(self) -> list[str]:
         return sorted(name for name in self._names() if not name.startswith("_iggy"))
@@ -109,3 +121,10 @@ class BucketLake:
 def table_of(lake: Lake) -> pa.Table:
     """All rows that a reader finds."""
     return ds.dataset(lake.local(), format="parquet", partitioning="hive").to_table()
+
+
+def rows_of(lake: Lake) -> list[tuple[int, int]]:
+    """(partition, offset) of every row, sorted."""
+    table = table_of(lake)
+    columns = (table.column(f"iggy_{name}").to_pylist() for name in ("partition_id", "offset"))
+    return sorted(zip(*columns, strict=True))

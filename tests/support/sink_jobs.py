@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from broker_process import PASSWORD, USERNAME
@@ -20,6 +20,7 @@ from iggy_spark import job_config
 from iggy_spark.job import Job
 from iggy_spark.progress import Reporter
 from iggy_spark.stop import Stop
+from lakes import FolderLake, rows_of
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -89,9 +90,7 @@ class Setup:
 
     def rows(self) -> list[tuple[int, int]]:
         """(partition, offset) of every row in the lake."""
-        table = ds.dataset(self.lake, format="parquet", partitioning="hive").to_table()
-        columns = (table.column(f"iggy_{name}").to_pylist() for name in ("partition_id", "offset"))
-        return sorted(zip(*columns, strict=True))
+        return rows_of(FolderLake(self.lake))
 
 
 def every(**counts: int) -> list[tuple[int, int]]:
@@ -108,3 +107,14 @@ def start(setup: Setup, **environ: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+def kill_while_it_writes(setup: Setup, **environ: str) -> None:
+    """Start the job, let four batches be, and kill it in the fifth."""
+    process = start(setup, **environ)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line).get("batch") == 3:  # the next one is being written
+            process.kill()
+    process.communicate(timeout=PROCESS_S)
+    assert process.returncode == -signal.SIGKILL
