@@ -2,7 +2,7 @@
 
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +12,13 @@ from broker_process import BrokerProcess, running_broker
 from iggy_client import Client, KeptAlive
 from iggy_spark import connections, membership, readers
 from iggy_spark.errors import BrokerRefused, Fenced
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Source, Topic
 
 GROUP = "g"
 HEARTBEAT_S = 1.0
-WAIT_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +48,6 @@ def never_pings(monkeypatch: pytest.MonkeyPatch, quick_pings: None) -> None:
 
 def payloads(count: int) -> list[bytes]:
     return [b"m%d" % number for number in range(count)]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def test_the_group_holds_what_is_done(topic: "Topic", source: "Source") -> None:
@@ -217,7 +210,7 @@ def test_a_lost_heartbeat_costs_nothing(topic: "Topic", source: "Source") -> Non
     topic.send(0, payloads(10))
     reader = source()
     reader.latestOffset(topic.at(1, 0), ReadAllAvailable())
-    wait_for(lambda: topic.members(GROUP) == 0)
+    wait_until(lambda: topic.members(GROUP) == 0, "no member")
 
     reader.latestOffset(topic.at(5, 0), ReadAllAvailable())
 
@@ -231,7 +224,7 @@ def test_who_was_away_finds_the_place_taken(
     topic.send(0, payloads(10))
     frozen, fresh = source(retryTimeoutMs="300ms"), source()
     frozen.latestOffset(topic.at(1, 0), ReadAllAvailable())
-    wait_for(lambda: topic.members(GROUP) == 0)
+    wait_until(lambda: topic.members(GROUP) == 0, "no member")
     monkeypatch.setattr(membership, "PING_S", HEARTBEAT_S / 10)
     fresh.latestOffset(topic.at(8, 0), ReadAllAvailable())
 
@@ -252,7 +245,7 @@ def test_who_was_away_does_not_take_back_what_others_did(
         frozen.latestOffset(topic.at(1, 0), ReadAllAvailable())
     else:  # it repeats the last batch, as after a crash
         frozen.partitions(topic.at(0, 0), topic.at(5, 0))
-    wait_for(lambda: topic.members(GROUP) == 0)
+    wait_until(lambda: topic.members(GROUP) == 0, "no member")
     fresh.latestOffset(topic.at(8, 0), ReadAllAvailable())
     fresh.stop()
 
@@ -302,5 +295,5 @@ def test_an_idle_query_joins_again_by_itself(
     def joined() -> bool:  # a ping finds out, and Spark asks again and again
         return reader.latestOffset(end, ReadAllAvailable()) == end and topic.members(GROUP) == 1
 
-    wait_for(joined)
+    wait_until(joined, "a member again")
     assert topic.stored(GROUP, 0) == 9

@@ -19,11 +19,10 @@ from iggy_client import Client, KeptAlive
 from iggy_spark import connections, errors, membership
 from iggy_spark.errors import Fenced
 from sink_jobs import PROCESS_S, Setup, documents, every, start
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Topic
-
-pytestmark = pytest.mark.timeout(300)  # a session takes a while to start on a busy machine
 
 GROUP = "query"
 HEARTBEAT_S = 3.0
@@ -42,13 +41,6 @@ def client(broker: BrokerProcess) -> Iterator[Client]:
     with broker.client() as connected:
         yield connected
     connections.close_all()
-
-
-def wait_for(condition: Callable[[], bool], *, what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def payloads(first: int, end: int) -> list[bytes]:
@@ -97,7 +89,7 @@ class Query:
             assert failure is None, str(failure)
             return self.topic.stored(GROUP, 0) == offset
 
-        wait_for(there, what=f"the group does not reach {offset}")
+        wait_until(there, f"the group at {offset}", WAIT_S)
 
 
 def test_a_running_query_is_the_only_member_and_stores_what_is_committed(
@@ -120,14 +112,14 @@ def test_a_running_query_is_the_only_member_and_stores_what_is_committed(
     assert query.members == {1}
     assert query.rows == list(range(160))
     second = Query(spark, topic, tmp_path / "second", retryTimeoutMs="300ms")
-    wait_for(lambda: second.query.exception() is not None, what="the second query is let in")
+    wait_until(lambda: second.query.exception() is not None, "the second refused", WAIT_S)
     found = errors.find_in_text(str(second.query.exception()))
     assert isinstance(found, Fenced), str(second.query.exception())
     assert "has another member: stop the query or program that reads with it" in str(found)
     assert second.rows == []
     assert topic.members(GROUP) == 1
     query.query.stop()
-    wait_for(lambda: topic.members(GROUP) == 0, what="a stopped query stays a member")
+    wait_until(lambda: topic.members(GROUP) == 0, "the stopped query no member", WAIT_S)
 
 
 def test_a_broker_that_is_killed_during_a_query_loses_nothing(
@@ -136,7 +128,7 @@ def test_a_broker_that_is_killed_during_a_query_loses_nothing(
     topic.send(0, payloads(0, 200))
     query = Query(spark, topic, tmp_path / "checkpoint")
     query.hold_s = 0.2
-    wait_for(lambda: len(query.rows) >= 50, what="no batch is written")
+    wait_until(lambda: len(query.rows) >= 50, "a batch is written", WAIT_S)
     query.hold_s = 0.0
 
     broker.kill()
@@ -168,7 +160,7 @@ class Running:
             self.result = error
 
     def wait_until(self, condition: Callable[[], bool], *, what: str) -> None:
-        wait_for(lambda: self.result is not None or condition(), what=what)
+        wait_until(lambda: self.result is not None or condition(), what, WAIT_S)
         assert self.result is None, self.result
 
     def ended(self) -> Any:
@@ -184,14 +176,14 @@ def test_a_sink_job_outlives_its_broker_and_tells_at_once(
     login = topic.user(read_topic=True)  # the one right that it takes
     setup.login = {f"IGGY_{name.upper()}": value for name, value in login.items()}
     job = Running(setup, spark)
-    job.wait_until(lambda: topic.stored("lake", 0) == 99, what="the job does not tell")
+    job.wait_until(lambda: topic.stored("lake", 0) == 99, what="the job tells")
     members = topic.members("lake")
     broker.kill()
     broker.start()
     topic.client.reconnect()
     topic.send(0, documents(100, 130))
-    job.wait_until(lambda: topic.stored("lake", 0) == 129, what="it does not go on")
-    job.wait_until(lambda: topic.members("lake") == 1, what="it does not join again")
+    job.wait_until(lambda: topic.stored("lake", 0) == 129, what="it goes on")
+    job.wait_until(lambda: topic.members("lake") == 1, what="it joins again")
     setup.stop.ask()
     events = job.ended()
 
@@ -214,7 +206,7 @@ def test_a_sink_job_whose_place_is_taken_ends_its_query(
     monkeypatch.setattr(membership, "OCCUPIED_S_MAX", 0.3)
     topic.send(0, documents(0, 10))
     job = Running(Setup(topic, tmp_path), spark)
-    job.wait_until(lambda: topic.stored("lake", 0) == 9, what="the job does not tell")
+    job.wait_until(lambda: topic.stored("lake", 0) == 9, what="the job tells")
 
     with KeptAlive(broker.client(), interval_s=0.1) as taker:
         with taker.use() as member:
@@ -251,7 +243,7 @@ def test_a_killed_driver_leaves_its_place_and_the_next_one_goes_on(
     process.communicate(timeout=PROCESS_S)
 
     assert members == 1
-    wait_for(lambda: topic.members("lake") == 0, what="a dead driver stays a member")
+    wait_until(lambda: topic.members("lake") == 0, "the dead driver no member", WAIT_S)
     assert [path for path in other.lake.rglob("*") if path.is_file()] == []
     stored = topic.stored("lake", 0)
     assert stored is not None
