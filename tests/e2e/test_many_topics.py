@@ -1,4 +1,7 @@
-"""A thousand topics by one `kubectl apply`: how long until all are Ready, and how large that is."""
+"""A thousand topics by one `kubectl apply`: how long until all are Ready, and how large that is.
+
+MANY_TOPICS=10000 in the environment is another number.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from e2e_pods import memory_mib
 from e2e_topics import connected, topics
 from waiting import wait_until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3_600)
 
 OPERATOR_VALUES = {"replicas": 1}
-COUNT = 1_000
+COUNT = int(os.environ.get("MANY_TOPICS", "1000"))
 READY_S = 60.0
 """This is what was asked for, of a quiet machine."""
 SLOWER = 8.0
@@ -37,13 +40,11 @@ def test_a_thousand_topics_are_ready_over_one_connection(
     names = [f"topic-{number}" for number in range(COUNT)]
     documents = [ours("IggyTopic", name, streamRef={"name": STREAM}) for name in names]
 
+    within_s = READY_S * SLOWER * max(1.0, COUNT / 1_000)
     began = time.monotonic()
-    work(
-        "apply", "--server-side", "--filename=-",
-        stdin=as_yaml(documents), within_s=READY_S * SLOWER,
-    )  # fmt: skip
+    work("apply", "--server-side", "--filename=-", stdin=as_yaml(documents), within_s=within_s)
     applied_s = time.monotonic() - began
-    wait_until(lambda: ready(work) == COUNT, "all are Ready", READY_S * SLOWER)
+    wait_until(lambda: ready(work) == COUNT, "all are Ready", within_s)
     ready_s = time.monotonic() - began
 
     assert topics(root(work)) == set(names)

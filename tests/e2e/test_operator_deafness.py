@@ -28,7 +28,7 @@ def test_what_changed_while_the_connections_were_cut_is_applied(
 ) -> None:
     async def scenario(scene: OperatorScene) -> None:
         with Valve(*server_of(kubectl.kubeconfig)) as valve:
-            kubeconfig = through(kubectl.kubeconfig, valve.port, tmp_path / "through")
+            kubeconfig = through(scene.kubeconfig, valve.port, tmp_path / "through")
             # No resync comes to help: what is heard is heard by the watches.
             settings = SLOW_LEASE | {"RESYNC_SECONDS": "3600"}
             operator = scene.operator(kubeconfig=kubeconfig, **settings)
@@ -49,7 +49,7 @@ def test_connections_that_stall_fail_the_probe_and_are_heard_again(
 ) -> None:
     async def scenario(scene: OperatorScene) -> None:
         with Valve(*server_of(kubectl.kubeconfig)) as valve:
-            kubeconfig = through(kubectl.kubeconfig, valve.port, tmp_path / "through")
+            kubeconfig = through(scene.kubeconfig, valve.port, tmp_path / "through")
             operator = scene.operator(kubeconfig=kubeconfig, **SLOW_LEASE)
             await asyncio.to_thread(operator.wait_ready)
             await scene.is_ready(await scene.give_topic("before"))

@@ -34,6 +34,7 @@ from e2e_producer import Producer, numbered, producing
 from e2e_watch import condition, most_at_once, watching
 from iggy_operator import API_VERSION
 from killing_proxy import KillingProxy, killing_proxy
+from operator_account import account
 from operator_lives import Lives, lives
 from waiting import wait_until
 
@@ -134,7 +135,8 @@ def scene(
         "LEASE_SECONDS": "60",
     }
     with ExitStack() as ends:
-        target = ends.enter_context(restricted.proxied())
+        rights = account(restricted, tmp_path / "operators.kubeconfig")
+        target = ends.enter_context(rights.proxied())
         proxy = ends.enter_context(killing_proxy(target))
         operators = ends.enter_context(
             lives(tmp_path, settings, api=proxy.url, name_server=backend.machine_address)

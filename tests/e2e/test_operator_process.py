@@ -8,6 +8,7 @@ import pytest
 
 from e2e_kubectl import Kubectl, as_yaml
 from iggy_operator.program.metrics import FAMILIES
+from operator_account import grant
 from operator_scene import OperatorScene, play
 from real_people import eventually
 
@@ -125,6 +126,7 @@ def test_several_namespaces_are_watched_and_no_other(
         assert other.get("iggystream", "shop")["status"] == made["status"]
         operator.stop()
 
+        grant(other, home=scene.namespace)
         both = f"{scene.namespace},{other.namespace}"
         await scene.ready_operator(WATCH_NAMESPACES=both)
         await eventually(

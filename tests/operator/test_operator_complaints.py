@@ -43,7 +43,7 @@ def test_a_restored_broker_with_more_topics_than_objects_keeps_them() -> None:
 
 
 def test_a_broker_that_is_down_costs_one_attempt_a_step_and_one_event_an_object() -> None:
-    topics_count = 300
+    topics_count = 1_000
 
     async def scenario(world: OperatorWorld) -> None:
         world.give_broker()

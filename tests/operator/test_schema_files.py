@@ -13,7 +13,7 @@ from schema_samples import nodes
 
 REPOSITORY = Path(__file__).parents[2]
 # kubectl apply keeps the whole object in an annotation, and annotations end at 256 KiB.
-APPLIED_BYTES_MAX = 200_000
+APPLIED_BYTES_MAX = 100_000
 FILES = dict(crd_texts())
 
 

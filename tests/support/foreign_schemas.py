@@ -28,10 +28,19 @@ Node = Mapping[str, Any]
 
 def definition(file: str) -> Path:
     """The file. Skips the test where it is not there."""
-    path = Path(os.environ.get(FOLDER_VARIABLE) or _BESIDE) / file
+    path = _folder() / file
     if not path.is_file():
         pytest.skip(f"{file} is not in {path.parent}: let {FOLDER_VARIABLE} name its folder")
     return path
+
+
+def are_there() -> bool:
+    """Whether those of both Spark operators are."""
+    return all((_folder() / file).is_file() for file in (KUBEFLOW_FILE, APACHE_FILE))
+
+
+def _folder() -> Path:
+    return Path(os.environ.get(FOLDER_VARIABLE) or _BESIDE)
 
 
 @cache

@@ -43,12 +43,18 @@ def rights_of(rules: Iterable[Mapping[str, Any]]) -> Rights:
     return result
 
 
-@functools.cache
-def granted() -> Rights:
-    """Those of the operator: the template has nothing to render in it."""
+def rules() -> list[dict[str, Any]]:
+    """Those of the operator's role: the template has nothing to render in it."""
     text = RULES.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     assert "{{" not in text
-    return rights_of(yaml.safe_load(text))
+    found: list[dict[str, Any]] = yaml.safe_load(text)
+    return found
+
+
+@functools.cache
+def granted() -> Rights:
+    """What those rules allow."""
+    return rights_of(rules())
 
 
 def must_be_granted(call: str, what: object) -> None:

@@ -1,4 +1,7 @@
-"""A namespace of a real cluster with an external broker that is a real process, and operators."""
+"""A namespace of a real cluster with an external broker that is a real process, and operators.
+
+The operators have the rights that the chart gives them.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from e2e_kubectl import Kubectl
 from iggy_client import calls
 from iggy_operator import API_VERSION
 from iggy_operator.cluster import Object, Ref
+from operator_account import account
 from operator_process import OperatorProcess
 from real_people import RealPeople, eventually, real
 
@@ -29,6 +33,7 @@ class OperatorScene:
         self.kubectl = kubectl
         self.people = people
         self.namespace = kubectl.namespace
+        self.kubeconfig = account(kubectl, folder / "operators.kubeconfig").kubeconfig
         self.broker = BrokerProcess(folder, shards=1)
         self.operators: list[OperatorProcess] = []
         self._numbers = itertools.count(1)
@@ -38,7 +43,7 @@ class OperatorScene:
         name = f"operator-{next(self._numbers)}"
         own = {"NAMESPACE": self.namespace, "WATCH_NAMESPACES": self.namespace}
         found = OperatorProcess(
-            self.folder, kubeconfig or self.kubectl.kubeconfig, own | settings, name=name
+            self.folder, kubeconfig or self.kubeconfig, own | settings, name=name
         )
         self.operators.append(found)
         return found.start()
