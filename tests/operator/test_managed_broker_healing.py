@@ -6,30 +6,27 @@ from hypothesis import strategies as st
 
 from desired_cases import NEXT_RELEASE
 from iggy_operator import units
-from iggy_operator.cluster import (
-    Ref,
-)
+from iggy_operator.cluster import Ref
 from managed_world import (
     BROKER,
     CLAIM,
     POD,
     STATEFUL_SET,
     ManagedWorld,
-    live,
     rendered_size,
     run_managed,
     started,
     wish,
 )
 from planted_faults import CLUSTER_FAULTS, Made
+from troubled_lives import Lives, concerns, live
 
 CONFIG = Ref("ConfigMap", "shop", "main-config")
 EVERY = 4  # all calls take long, and say the same
 
 
-async def life(world: ManagedWorld, *, kill_after: int | None = None) -> None:
+async def life(world: ManagedWorld) -> None:
     """Make, use, change, grow, restart, hibernate, thin out."""
-    world.faults.kill_after_write = kill_after
     stream = world.give_stream()
     world.give_managed(monitoring={"podMonitor": True})
     await live(world)
@@ -63,45 +60,20 @@ async def life(world: ManagedWorld, *, kill_after: int | None = None) -> None:
     assert world.cluster.names("PersistentVolumeClaim") == [CLAIM.name]
 
 
+LIVES = Lives(run_managed, life)
+
+
 def test_a_kill_after_every_single_write_heals() -> None:
-    writes_count = len(run_managed(life).faults.writes)
-    assert writes_count > 20
-
-    for kill_after in range(1, writes_count + 1):
-        world = run_managed(lambda world, at=kill_after: life(world, kill_after=at))  # type: ignore[misc]
-
-        assert world.faults.kill_after_write is None, f"write {kill_after} never came"
+    LIVES.with_kills(more_than=20)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("fault", CLUSTER_FAULTS, ids=lambda fault: type(fault).__name__)
 def test_a_fault_at_any_write_heals(fault: Exception, lost: bool) -> None:
-    count = lives_with(fault, at=0, lost=lost)
-    assert count > 20
+    def may_hit(call: Made) -> bool:
+        return concerns(fault, call) and call.is_write
 
-    for at in range(1, count, EVERY):
-        assert lives_with(fault, at=at, lost=lost) >= at
-
-
-def lives_with(fault: Exception, *, at: int, lost: bool) -> int:
-    """A whole life with a fault at one write to the cluster; how many there were."""
-    hit: list[Made] = []
-
-    def fail(call: Made) -> Exception | None:
-        if call.verb[0].isupper() or not call.is_write:
-            return None
-        hit.append(call)
-        return fault if len(hit) == at else None
-
-    async def scenario(world: ManagedWorld) -> None:
-        if lost:
-            world.faults.lose = fail
-        else:
-            world.faults.fail = fail
-        await life(world)
-
-    run_managed(scenario)
-    return len(hit)
+    LIVES.with_faults(fault, may_hit, lost=lost, every=EVERY, more_than=20)
 
 
 EDITS = st.lists(

@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iggy_client import LinkError
-from iggy_operator.cluster import (
-    Ref,
-)
+from iggy_operator.cluster import Ref
 from iggy_operator.conditions import found
 from iggy_operator.reasons import Reason
 from operator_world import OperatorWorld, run_in
-from planted_faults import CLUSTER_FAULTS, Killed, Made
+from planted_faults import CLUSTER_FAULTS, Made
+from troubled_lives import Lives, concerns, live
 
 TOPIC = Ref("IggyTopic", "shop", "orders")
 STREAM = Ref("IggyStream", "shop", "shop")
@@ -135,19 +134,8 @@ def check_sound(world: OperatorWorld) -> None:
         assert all(item["reason"] != "InternalError" for item in rows)
 
 
-def test_a_kill_after_every_single_write_heals() -> None:
-    writes_count = len(run_in(lambda world: life(world, kill_after=None)).faults.writes)
-    assert writes_count > 10
-
-    for kill_after in range(1, writes_count + 1):
-        world = run_in(lambda world, at=kill_after: life(world, kill_after=at))  # type: ignore[misc]
-
-        assert world.faults.kill_after_write is None, f"write {kill_after} never came"
-
-
-async def life(world: OperatorWorld, *, kill_after: int | None) -> None:
+async def life(world: OperatorWorld) -> None:
     """Make, change, lose, delete; a process that is killed is started again."""
-    world.faults.kill_after_write = kill_after
     world.give_broker()
     stream = world.give_stream(adoptionPolicy="FailIfExists", deletionPolicy="Delete")
     topic = world.give_topic(
@@ -174,49 +162,19 @@ async def life(world: OperatorWorld, *, kill_after: int | None) -> None:
     assert (world.broker.streams, world.cluster.names("IggyTopic")) == ({}, [])
 
 
-async def live(world: OperatorWorld) -> None:
-    """Until all has come to rest, in as many lives as it takes."""
-    try:
-        await world.resync()
-        await world.go(130)
-    except Killed:
-        world.faults.kill_after_write = None
-        world.start()
-        await world.resync()
-        await world.go(130)
-
-
+LIVES = Lives(run_in, life)
 FAULTS = [*CLUSTER_FAULTS, LinkError("the connection broke")]
 EVERY = 5  # all calls take long, and say the same
+
+
+def test_a_kill_after_every_single_write_heals() -> None:
+    LIVES.with_kills(more_than=10)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
 def test_a_fault_at_any_call_heals(fault: Exception, lost: bool) -> None:
-    calls_count = lives_with(fault, at=0, lost=lost)
-    assert calls_count > 20
+    def may_hit(call: Made) -> bool:
+        return concerns(fault, call) and call.verb != "list"  # who lists tries again by himself
 
-    for at in range(1, calls_count, EVERY):
-        assert lives_with(fault, at=at, lost=lost) >= at
-
-
-def lives_with(fault: Exception, *, at: int, lost: bool) -> int:
-    """A whole life with a fault at one call; how many there were."""
-    hit: list[Made] = []
-
-    def fail(call: Made) -> Exception | None:
-        # Requests to the broker are named in capitals. Who lists tries again by himself.
-        if call.verb[0].isupper() != isinstance(fault, LinkError) or call.verb == "list":
-            return None
-        hit.append(call)
-        return fault if len(hit) == at else None
-
-    async def scenario(world: OperatorWorld) -> None:
-        if lost:
-            world.faults.lose = fail
-        else:
-            world.faults.fail = fail
-        await life(world, kill_after=None)
-
-    run_in(scenario)
-    return len(hit)
+    LIVES.with_faults(fault, may_hit, lost=lost, every=EVERY, more_than=20)

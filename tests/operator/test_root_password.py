@@ -4,8 +4,9 @@ import pytest
 
 from iggy_client import LinkError
 from iggy_operator.cluster import Ref, ServerFailedError
-from managed_world import BROKER, POD, ROOT, ManagedWorld, live, run_managed, started
+from managed_world import BROKER, POD, ROOT, ManagedWorld, run_managed, started
 from planted_faults import Made
+from troubled_lives import Lives, concerns, live
 
 FIRST, SECOND = "2026-05-01T12:00:00Z", "2026-06-01T12:00:00Z"
 EVERY = 3  # all calls take long, and say the same
@@ -259,9 +260,8 @@ def test_a_secret_of_somebody_else_is_never_taken_for_the_next_password() -> Non
     run_managed(scenario)
 
 
-async def life(world: ManagedWorld, *, kill_after: int | None = None) -> None:
+async def life(world: ManagedWorld) -> None:
     """Make it, rotate twice, restart, import, change."""
-    world.faults.kill_after_write = kill_after
     world.give_managed()
     await live_on(world)
     first = world.secret("main-root", "password")
@@ -288,41 +288,16 @@ async def live_on(world: ManagedWorld) -> None:
     assert agrees(world)
 
 
+LIVES = Lives(run_managed, life)
+
+
 def test_a_kill_after_every_single_write_heals() -> None:
-    writes_count = len(run_managed(life).faults.writes)
-    assert writes_count > 20
-
-    for kill_after in range(1, writes_count + 1):
-        world = run_managed(lambda world, at=kill_after: life(world, kill_after=at))  # type: ignore[misc]
-
-        assert world.faults.kill_after_write is None, f"write {kill_after} never came"
+    LIVES.with_kills(more_than=20)
 
 
 @pytest.mark.parametrize("fault", [ServerFailedError("500"), LinkError("the connection broke")])
 def test_a_lost_answer_to_any_call_heals(fault: Exception) -> None:
-    count = lives_with(fault, at=0)
-    assert count > 10
+    def may_hit(call: Made) -> bool:
+        return concerns(fault, call) and (call.is_write or isinstance(fault, LinkError))
 
-    for at in range(1, count, EVERY):
-        assert lives_with(fault, at=at) >= at
-
-
-def lives_with(fault: Exception, *, at: int) -> int:
-    """A whole life in which one answer to a write is lost; how many there were."""
-    hit: list[Made] = []
-
-    def lose(call: Made) -> Exception | None:
-        # Requests to the broker are named in capitals.
-        if call.verb[0].isupper() != isinstance(fault, LinkError):
-            return None
-        if not call.is_write and not isinstance(fault, LinkError):
-            return None
-        hit.append(call)
-        return fault if len(hit) == at else None
-
-    async def scenario(world: ManagedWorld) -> None:
-        world.faults.lose = lose
-        await life(world)
-
-    run_managed(scenario)
-    return len(hit)
+    LIVES.with_faults(fault, may_hit, lost=True, every=EVERY, more_than=10)

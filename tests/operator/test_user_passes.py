@@ -13,7 +13,8 @@ from iggy_wire.permissions import (
     TopicPermissions,
 )
 from operator_world import OperatorWorld, run_in
-from planted_faults import Killed, Made
+from planted_faults import Made
+from troubled_lives import Lives, concerns, live
 
 EVERY = 3  # all calls take long, and say the same
 SECRET = Ref("Secret", "shop", "fraud-iggy")
@@ -320,50 +321,29 @@ def test_a_broker_that_lost_its_users_gets_them_with_the_same_passwords() -> Non
     run_in(scenario)
 
 
-def test_a_kill_after_every_single_write_of_a_user_heals() -> None:
-    writes_count = len(run_in(lambda world: life(world, kill_after=None)).faults.writes)
-    assert writes_count > 15
-
-    for kill_after in range(1, writes_count + 1):
-        world = run_in(lambda world, at=kill_after: life(world, kill_after=at))  # type: ignore[misc]
-        assert world.faults.kill_after_write is None, f"write {kill_after} never came"
-
-
-async def life(world: OperatorWorld, *, kill_after: int | None) -> None:
-    world.faults.kill_after_write = kill_after
+async def life(world: OperatorWorld) -> None:
     world.give_broker()
     user = world.give_user(accessTokens=[{"name": "robot", "expiry": "1h"}])
-    await live(world, user)
+    await live_on(world, user)
     first = world.secret("fraud-iggy", "password")
     world.cluster.annotate(user, "rotate-password-at", "2026-05-01T12:00:00Z")
-    await live(world, user)
+    await live_on(world, user)
     assert world.secret("fraud-iggy", "password") != first
     world.clock.seconds += 45 * 60  # the token is due
-    await live(world, user)
+    await live_on(world, user)
     world.give_secret("mine", password="given-by-hand")
     world.cluster.change_spec(user, passwordSecretRef={"name": "mine"})
-    await live(world, user)
+    await live_on(world, user)
     assert world.secret("fraud-iggy", "password") == "given-by-hand"
     world.cluster.remove(user)
-    try:
-        await world.go(130)
-    except Killed:
-        world.faults.kill_after_write = None
-        world.start()
-        await world.go(130)
+    await live(world)
     assert world.broker.people == {}
     assert world.cluster.names("Secret") == ["mine", "root"]
 
 
-async def live(world: OperatorWorld, user: Ref) -> None:
-    """Until all has come to rest, in as many lives as it takes; then Secret and broker agree."""
-    try:
-        await world.resync()
-        await world.go(130)
-    except Killed:
-        world.faults.kill_after_write = None
-        world.start()
-        await world.go(130)
+async def live_on(world: OperatorWorld, user: Ref) -> None:
+    """And Secret and broker agree then."""
+    await live(world)
     assert world.says(user) == ("True", "Synced")
     person = world.broker.people["fraud"]
     assert person.password == world.secret("fraud-iggy", "password")
@@ -371,29 +351,16 @@ async def live(world: OperatorWorld, user: Ref) -> None:
     assert "fraud-iggy-next" not in world.cluster.names("Secret")
 
 
+LIVES = Lives(run_in, life)
+
+
+def test_a_kill_after_every_single_write_of_a_user_heals() -> None:
+    LIVES.with_kills(more_than=15)
+
+
 @pytest.mark.parametrize("fault", [ServerFailedError("500"), LinkError("the connection broke")])
 def test_a_lost_answer_to_any_call_for_a_user_heals(fault: Exception) -> None:
-    calls_count = lives_without_answer(fault, at=0)
-    assert calls_count > 20
+    def may_hit(call: Made) -> bool:
+        return concerns(fault, call) and call.verb != "list"  # who lists tries again by himself
 
-    for at in range(1, calls_count, EVERY):
-        assert lives_without_answer(fault, at=at) >= at
-
-
-def lives_without_answer(fault: Exception, *, at: int) -> int:
-    """A whole life in which one answer is lost; how many calls there were."""
-    hit: list[Made] = []
-
-    def lose(call: Made) -> Exception | None:
-        # Requests to the broker are named in capitals. Who lists tries again by himself.
-        if call.verb[0].isupper() != isinstance(fault, LinkError) or call.verb == "list":
-            return None
-        hit.append(call)
-        return fault if len(hit) == at else None
-
-    async def scenario(world: OperatorWorld) -> None:
-        world.faults.lose = lose
-        await life(world, kill_after=None)
-
-    run_in(scenario)
-    return len(hit)
+    LIVES.with_faults(fault, may_hit, lost=True, every=EVERY, more_than=20)

@@ -11,7 +11,6 @@ from fake_stateful_sets import FakeStatefulSets
 from iggy_operator.broker_admin import Connect
 from iggy_operator.cluster import Object, Ref
 from operator_world import NAMESPACE, OperatorWorld
-from planted_faults import Killed
 from resource_cases import document
 
 BROKER = Ref("IggyBroker", NAMESPACE, "main")
@@ -69,18 +68,6 @@ class ManagedWorld(OperatorWorld):
     def claimed(self) -> str:
         """Size that the claim asks for."""
         return str(self.spec(CLAIM)["resources"]["requests"]["storage"])
-
-
-async def live(world: ManagedWorld) -> None:
-    """Until all has come to rest, in as many lives as it takes."""
-    try:
-        await world.resync()
-        await world.go(130)
-    except Killed:
-        world.faults.kill_after_write = None
-        world.start()
-        await world.resync()
-        await world.go(130)
 
 
 def run_managed(scenario: Callable[[ManagedWorld], Any]) -> ManagedWorld:
