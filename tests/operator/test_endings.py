@@ -8,7 +8,7 @@ import pytest
 from iggy_operator import endings
 from iggy_operator.cluster import ConflictError, DeniedError, Ref, UnreachableError
 from iggy_operator.objects import FINALIZER
-from operator_world import NAMESPACE, OperatorWorld, run_in
+from operator_world import NAMESPACE, OperatorWorld, given_all, run_in
 from planted_faults import Made
 from waiting import WITHIN_S
 
@@ -17,12 +17,10 @@ USER = Ref("IggyUser", NAMESPACE, "fraud")
 HELD = (TOPIC, USER)
 
 
-async def given_all(world: OperatorWorld) -> None:
-    world.give_broker()
-    world.give_stream()
-    world.give_topic(deletionPolicy="Delete")
+async def given_held(world: OperatorWorld) -> None:
+    """A topic and a user whose deletion waits for us, and what they need."""
     world.give_user()
-    await world.resync()
+    await given_all(world, deletionPolicy="Delete")
     assert [world.finalizers(ref) for ref in HELD] == [[FINALIZER], [FINALIZER]]
 
 
@@ -47,7 +45,7 @@ def deny_everything(call: Made) -> Exception | None:
 
 def test_what_is_in_it_is_let_go_before_our_rights_are_gone() -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given_all(world)
+        await given_held(world)
         mark_namespace(world, **DELETED)
 
         await look(world)
@@ -64,7 +62,7 @@ def test_what_is_in_it_is_let_go_before_our_rights_are_gone() -> None:
 
 def test_a_living_namespace_is_left_alone() -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given_all(world)
+        await given_held(world)
         mark_namespace(world)
 
         await look(world, NAMESPACE, "elsewhere")
@@ -76,7 +74,7 @@ def test_a_living_namespace_is_left_alone() -> None:
 
 def test_in_a_namespace_that_ends_nothing_is_made_and_nothing_held_again() -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given_all(world)
+        await given_held(world)
         mark_namespace(world, **DELETED)
         await look(world)
         world.faults.calls.clear()
@@ -93,7 +91,7 @@ def test_in_a_namespace_that_ends_nothing_is_made_and_nothing_held_again() -> No
 
 def test_one_of_the_same_name_that_is_made_later_is_worked_on() -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given_all(world)
+        await given_held(world)
         mark_namespace(world, **DELETED)
         await look(world)
         world.cluster.end_namespace(NAMESPACE)
@@ -101,10 +99,7 @@ def test_one_of_the_same_name_that_is_made_later_is_worked_on() -> None:
         await look(world)
 
         mark_namespace(world)
-        world.give_broker()
-        world.give_stream()
-        world.give_topic(deletionPolicy="Delete")
-        await world.resync()
+        await given_all(world, deletionPolicy="Delete")
         await look(world)
 
         assert world.finalizers(TOPIC) == [FINALIZER]
@@ -115,7 +110,7 @@ def test_one_of_the_same_name_that_is_made_later_is_worked_on() -> None:
 
 def test_a_look_that_is_denied_changes_nothing() -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given_all(world)
+        await given_held(world)
         mark_namespace(world, **DELETED)
         await look(world)
         world.faults.fail = deny_everything
@@ -130,7 +125,7 @@ def test_a_look_that_is_denied_changes_nothing() -> None:
 @pytest.mark.parametrize("error", [ConflictError("changed"), UnreachableError("cut")])
 def test_one_that_cannot_be_let_go_is_tried_again_and_keeps_no_other(error: Exception) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given_all(world)
+        await given_held(world)
         mark_namespace(world, **DELETED)
 
         def fail(call: Made) -> Exception | None:
@@ -151,7 +146,7 @@ def test_it_goes_on_looking_whatever_happens(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(endings, "LOOK_S", 0.01)
 
     async def scenario(world: OperatorWorld) -> None:
-        await given_all(world)
+        await given_held(world)
         looks = 0
 
         def fail(call: Made) -> Exception | None:

@@ -64,7 +64,7 @@ LIVES = Lives(run_managed, life)
 
 
 def test_a_kill_after_every_single_write_heals() -> None:
-    LIVES.with_kills(more_than=20)
+    LIVES.check_kills(more_than=20)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
@@ -73,7 +73,7 @@ def test_a_fault_at_any_write_heals(fault: Exception, lost: bool) -> None:
     def may_hit(call: Made) -> bool:
         return concerns(fault, call) and call.is_write
 
-    LIVES.with_faults(fault, may_hit, lost=lost, every=EVERY, more_than=20)
+    LIVES.check_faults(fault, may_hit, lost=lost, every=EVERY, more_than=20)
 
 
 EDITS = st.lists(

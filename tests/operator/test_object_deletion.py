@@ -9,7 +9,7 @@ from iggy_operator.decide.deletion import (
     decide_topic_deletion,
 )
 from iggy_operator.objects import FINALIZER
-from operator_world import OperatorWorld, run_in
+from operator_world import OperatorWorld, given_all, run_in
 from planted_faults import Killed, Made
 
 BROKER = Ref("IggyBroker", "shop", "main")
@@ -64,13 +64,6 @@ def test_a_stream_waits_for_topics_that_nobody_asked_to_delete(
     else:
         assert deletion.removal is None
         assert f": {named};" in deletion.waits_for
-
-
-async def given_all(world: OperatorWorld, **topic: object) -> tuple[Ref, Ref]:
-    world.give_broker()
-    refs = world.give_stream(), world.give_topic(**topic)
-    await world.resync()
-    return refs
 
 
 def test_with_retain_no_object_has_a_finalizer_and_everything_stays() -> None:

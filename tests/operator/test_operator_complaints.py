@@ -3,7 +3,7 @@
 import pytest
 
 from iggy_operator.cluster import Ref
-from operator_world import OperatorWorld, run_in
+from operator_world import OperatorWorld, given_all, run_in
 from planted_faults import Made
 
 STREAM = Ref("IggyStream", "shop", "shop")
@@ -26,10 +26,7 @@ def test_an_empty_cluster_and_a_full_broker_nothing_is_deleted() -> None:
 
 def test_a_restored_broker_with_more_topics_than_objects_keeps_them() -> None:
     async def scenario(world: OperatorWorld) -> None:
-        world.give_broker()
-        world.give_stream()
-        world.give_topic()
-        await world.resync()
+        await given_all(world)
         world.broker.lose_everything()
         for name in ("orders", "old", "older"):
             world.broker.make_topic("shop", name)
@@ -70,10 +67,7 @@ def test_a_broker_that_is_down_costs_one_attempt_a_step_and_one_event_an_object(
 
 def test_ready_keeps_its_value_for_a_minute_and_is_unknown_after_that() -> None:
     async def scenario(world: OperatorWorld) -> None:
-        world.give_broker()
-        world.give_stream()
-        topic = world.give_topic()
-        await world.resync()
+        _, topic = await given_all(world)
         world.broker.is_down = True
 
         await world.go(60)  # noticed by the resync

@@ -10,7 +10,7 @@ from iggy_client import LinkError
 from iggy_operator.cluster import Ref
 from iggy_operator.conditions import found
 from iggy_operator.reasons import Reason
-from operator_world import OperatorWorld, run_in
+from operator_world import OperatorWorld, given_all, run_in
 from planted_faults import CLUSTER_FAULTS, Made
 from troubled_lives import Lives, concerns, live
 
@@ -72,10 +72,7 @@ EDITS = st.lists(
 @given(EDITS)
 def test_whatever_happens_in_between_the_end_is_as_the_objects_say(edits: list[str]) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        world.give_broker()
-        world.give_stream()
-        world.give_topic()
-        await world.resync()
+        await given_all(world)
         for edit in edits:
             await happen(world, edit)
         await happen(world, "up")
@@ -168,7 +165,7 @@ EVERY = 5  # all calls take long, and say the same
 
 
 def test_a_kill_after_every_single_write_heals() -> None:
-    LIVES.with_kills(more_than=10)
+    LIVES.check_kills(more_than=10)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
@@ -177,4 +174,4 @@ def test_a_fault_at_any_call_heals(fault: Exception, lost: bool) -> None:
     def may_hit(call: Made) -> bool:
         return concerns(fault, call) and call.verb != "list"  # who lists tries again by himself
 
-    LIVES.with_faults(fault, may_hit, lost=lost, every=EVERY, more_than=20)
+    LIVES.check_faults(fault, may_hit, lost=lost, every=EVERY, more_than=20)

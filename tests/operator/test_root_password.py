@@ -292,7 +292,7 @@ LIVES = Lives(run_managed, life)
 
 
 def test_a_kill_after_every_single_write_heals() -> None:
-    LIVES.with_kills(more_than=20)
+    LIVES.check_kills(more_than=20)
 
 
 @pytest.mark.parametrize("fault", [ServerFailedError("500"), LinkError("the connection broke")])
@@ -300,4 +300,4 @@ def test_a_lost_answer_to_any_call_heals(fault: Exception) -> None:
     def may_hit(call: Made) -> bool:
         return concerns(fault, call) and (call.is_write or isinstance(fault, LinkError))
 
-    LIVES.with_faults(fault, may_hit, lost=True, every=EVERY, more_than=10)
+    LIVES.check_faults(fault, may_hit, lost=True, every=EVERY, more_than=10)

@@ -1,18 +1,11 @@
 """What the operator knows may be old: that must never cost anybody anything."""
 
 from iggy_operator.cluster import Object, Ref
-from operator_world import OperatorWorld, run_in
+from operator_world import OperatorWorld, given_all, run_in
 from planted_faults import Made
 
 TOPIC = Ref("IggyTopic", "shop", "orders")
 DELETED = {"deletionPolicy": "Delete"}
-
-
-async def given_all(world: OperatorWorld, **topic: object) -> None:
-    world.give_broker()
-    world.give_stream()
-    world.give_topic(**topic)
-    await world.resync()
 
 
 def test_a_list_that_comes_late_brings_no_deleted_topic_back() -> None:

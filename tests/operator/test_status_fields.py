@@ -12,7 +12,7 @@ from fake_broker import ADDRESS
 from iggy_operator.cluster import Ref
 from iggy_operator.schema import schemas
 from managed_world import BROKER, ManagedWorld, run_managed, started
-from operator_world import OperatorWorld, run_in
+from operator_world import OperatorWorld, given_all, run_in
 from sink_scene import GROUP, SINK, TOPIC, Scene, play
 
 KINDS = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggyUser")
@@ -123,10 +123,7 @@ def of_sinks(seen: Seen) -> None:
 def of_sinks_of_topics(seen: Seen) -> None:
     async def scenario(scene: Scene) -> None:
         entry = {"name": "lake", "type": "Console", "spark": {"launcher": "Native"}}
-        scene.world.give_broker()
-        scene.world.give_stream()
-        scene.world.give_topic(sinks=[entry])
-        await scene.world.resync()
+        await given_all(scene.world, sinks=[entry])
         scene.world.broker.ends["shop", "orders", 0] = 10
         await scene.go(240)
         assert scene.world.status(TOPIC)["sinks"], scene.world.status(TOPIC)

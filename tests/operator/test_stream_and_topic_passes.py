@@ -3,17 +3,9 @@ import pytest
 from fake_broker import ADDRESS
 from iggy_operator.cluster import Ref
 from iggy_operator.objects import FINALIZER
-from operator_world import OperatorWorld, run_in
+from operator_world import OperatorWorld, given_all, run_in
 
 BROKER = Ref("IggyBroker", "shop", "main")
-
-
-async def given_all(world: OperatorWorld, **topic: object) -> tuple[Ref, Ref]:
-    """A broker, a stream and a topic, settled."""
-    world.give_broker()
-    refs = world.give_stream(), world.give_topic(**topic)
-    await world.resync()
-    return refs
 
 
 def test_one_apply_makes_stream_and_topic() -> None:

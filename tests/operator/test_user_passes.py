@@ -355,7 +355,7 @@ LIVES = Lives(run_in, life)
 
 
 def test_a_kill_after_every_single_write_of_a_user_heals() -> None:
-    LIVES.with_kills(more_than=15)
+    LIVES.check_kills(more_than=15)
 
 
 @pytest.mark.parametrize("fault", [ServerFailedError("500"), LinkError("the connection broke")])
@@ -363,4 +363,4 @@ def test_a_lost_answer_to_any_call_for_a_user_heals(fault: Exception) -> None:
     def may_hit(call: Made) -> bool:
         return concerns(fault, call) and call.verb != "list"  # who lists tries again by himself
 
-    LIVES.with_faults(fault, may_hit, lost=True, every=EVERY, more_than=20)
+    LIVES.check_faults(fault, may_hit, lost=True, every=EVERY, more_than=20)

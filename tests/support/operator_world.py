@@ -186,3 +186,11 @@ def run_in(
         return world
 
     return asyncio.run(main())
+
+
+async def given_all(world: OperatorWorld, **topic: Any) -> tuple[Ref, Ref]:
+    """A broker, a stream and a topic, settled; the stream and the topic."""
+    world.give_broker()
+    refs = world.give_stream(), world.give_topic(**topic)
+    await world.resync()
+    return refs

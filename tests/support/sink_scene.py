@@ -8,7 +8,7 @@ from typing import Any
 from fake_launchers import FakeLaunchers
 from iggy_operator.cluster import Ref
 from launcher_cases import SMALLEST
-from operator_world import OperatorWorld, run_in
+from operator_world import OperatorWorld, given_all, run_in
 from resource_cases import sink
 
 LAUNCHERS = ("Native", "Kubeflow", "Apache")
@@ -37,10 +37,7 @@ class Scene:
         self.world.cluster.put(value)
 
     async def given(self, launcher: str = "Native", **fields: Any) -> None:
-        self.world.give_broker()
-        self.world.give_stream()
-        self.world.give_topic()
-        await self.world.resync()
+        await given_all(self.world)
         self.world.cluster.put(sink_of(launcher, **fields))
         await self.go(60)
 

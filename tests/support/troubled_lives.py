@@ -37,7 +37,7 @@ class Lives(Generic[W]):
     run: Callable[[Callable[[W], Any]], W]
     life: Callable[[W], Awaitable[None]]
 
-    def with_kills(self, *, more_than: int) -> None:
+    def check_kills(self, *, more_than: int) -> None:
         """The process ends after each single write; in a whole life there are `more_than`."""
         writes_count = len(self._killed(None).faults.writes)
         assert writes_count > more_than
@@ -51,7 +51,7 @@ class Lives(Generic[W]):
 
         return self.run(scenario)
 
-    def with_faults(
+    def check_faults(
         self,
         fault: Exception,
         may_hit: Callable[[Made], bool],
