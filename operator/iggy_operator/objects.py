@@ -63,18 +63,6 @@ def status_of(value: Object) -> Mapping[str, Any]:
     return status
 
 
-def owner_reference(owner: Object) -> dict[str, Any]:
-    """The controller's reference that a child carries."""
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": owner["metadata"]["name"],
-        "uid": uid_of(owner),
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }
-
-
 def is_owned(child: Object, owner: Object) -> bool:
     """Whether the child was made by us for this very owner."""
     owners = child["metadata"].get("ownerReferences", ())

@@ -24,7 +24,6 @@ from iggy_spark import schema
 from iggy_spark.arrow import ERROR
 
 FLOAT_MAX = 3.4028234663852886e38
-_UTC = datetime.UTC
 
 
 @dataclass(frozen=True, slots=True)

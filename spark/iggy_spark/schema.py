@@ -227,11 +227,6 @@ def to_ddl(kind: Type) -> str:
     return f"STRUCT<{parts}>"
 
 
-def fields_to_ddl(fields: tuple[Field, ...]) -> str:
-    """Columns as a DDL text that `parse` reads back."""
-    return ", ".join(f"{quote(item.name)} {_with_null(item)}" for item in fields)
-
-
 def _with_null(item: Field) -> str:
     return to_ddl(item.type) + ("" if item.nullable else " NOT NULL")
 

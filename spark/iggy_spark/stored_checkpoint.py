@@ -47,7 +47,6 @@ class StoredCheckpoint(Checkpoint):
         mark = hashlib.sha256(address.encode()).hexdigest()[:16]
         copy = Path(tempfile.gettempdir()) / f"iggy-checkpoint-{mark}"
         super().__init__(copy)
-        self._lives: set[str] = set()
         self._there: dict[str, set[str]] = {}  # of an incarnation: names that the store has
         self._one = threading.Lock()  # Spark calls from a thread of its own
         try:

@@ -8,7 +8,7 @@ import pytest
 
 from fake_cluster import FakeCluster
 from iggy_operator.cluster import ConflictError, InvalidError, NotFoundError, Ref
-from iggy_operator.objects import owner_reference
+from iggy_operator.desired.metadata import owner_of
 from operator_world import HandClock
 from resource_cases import topic
 
@@ -156,7 +156,7 @@ def test_children_go_with_their_owner_unless_orphaned(propagation: Any, is_left:
         metadata = {
             "name": "child",
             "namespace": "shop",
-            "ownerReferences": [owner_reference(owner)],
+            "ownerReferences": [owner_of(owner).reference],
         }
         await cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
 

@@ -30,7 +30,6 @@ LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 PLAIN = "__Orders.V1_ünï"
 LONGEST = "ü" * 127 + "x"  # 255 bytes
-OWN = "iggykube.dev/"
 
 
 def refuse_large(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

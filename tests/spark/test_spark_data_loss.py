@@ -18,7 +18,7 @@ from sink_jobs import Setup, every
 if TYPE_CHECKING:
     from conftest import Topic
 
-PER_SEGMENT = 30  # three batches of ten, of 40,000 bytes each message
+# A segment takes 30 messages: three batches of ten, of 40,000 bytes each message.
 GONE = r"partition 0: offsets 10\u201329 \(20 messages\) are gone, the earliest is 30"
 
 

@@ -35,7 +35,6 @@ ROOT = "/mnt/data"
 USERNAME, PASSWORD = "iggy", "secret-of-tests"
 SEGMENT_BYTES = 48 * 1024
 SLOTS = 1024
-STOP_LIMIT_S = 30.0  # beyond, shards are killed, as the supervisor does
 
 
 def small_config() -> Config:

@@ -107,7 +107,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.name = name
         self.dead = False
         self.busy_until_s = 0.0
-        self.stalled_s = 0.0
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._on_error: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self.errors: list[dict[str, Any]] = []
