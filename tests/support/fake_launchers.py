@@ -33,7 +33,6 @@ class FakeLaunchers:
         self.drops_volumes = False  # as a Spark operator whose webhook does not run
         self.binds_claims = True
         self.exits: int | None = None  # every driver ends with that code, at once
-        self.missing_images: set[str] = set()
 
     def tick(self) -> None:
         self._end_pods()
@@ -46,8 +45,6 @@ class FakeLaunchers:
             if ref.kind == "PersistentVolumeClaim":
                 if self.binds_claims:
                     value["status"] = {"phase": "Bound"}
-            elif ref.kind == "Pod":
-                self._pull(value)
             elif ref.kind in _CONTROLLERS:
                 _CONTROLLERS[ref.kind](self, value)
         self._check()
@@ -108,10 +105,8 @@ class FakeLaunchers:
         owners = value["metadata"]["ownerReferences"]
         return value if owners[0]["uid"] == owner["metadata"]["uid"] else None
 
-    def _start(
-        self, owner: dict[str, Any], name: str, template: dict[str, Any], image: str = ""
-    ) -> None:
-        """A pod, unless one of that name is still there. `image`: if the template names none."""
+    def _start(self, owner: dict[str, Any], name: str, template: dict[str, Any]) -> None:
+        """A pod, unless one of that name is still there."""
         namespace = owner["metadata"]["namespace"]
         if Ref("Pod", namespace, name) in self.cluster.objects:
             return
@@ -125,27 +120,12 @@ class FakeLaunchers:
         spec = copy.deepcopy(template["spec"])
         if self.drops_volumes:
             spec.pop("volumes", None)
-        spec["containers"][0].setdefault("image", image)
         self.cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         pod = self.cluster.objects[Ref("Pod", namespace, name)]
-        waiting = {"name": DRIVER, "restartCount": 0, "state": {"waiting": {}}}
-        pod["status"] = {"phase": "Pending", "containerStatuses": [waiting]}
-        self._pull(pod)
-        self._check()
-
-    def _pull(self, pod: dict[str, Any]) -> None:
-        """A container that waits for its image runs once it is there."""
-        status = _container(pod)
-        if pod["status"]["phase"] != "Pending":
-            return
-        image = pod["spec"]["containers"][0]["image"]
-        if image in self.missing_images:
-            text = f'Back-off pulling image "{image}"'
-            status["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
-            return
-        status["state"] = self._running()
-        pod["status"]["phase"] = "Running"
+        running = {"name": DRIVER, "restartCount": 0, "state": self._running()}
+        pod["status"] = {"phase": "Running", "containerStatuses": [running]}
         self.started.append(pod["metadata"]["uid"])
+        self._check()
 
     def _running(self) -> dict[str, Any]:
         return {"running": {"startedAt": self._now()}}
@@ -157,8 +137,6 @@ class FakeLaunchers:
             self._start(value, name, value["spec"]["template"])
             return
         (status,) = pod["status"]["containerStatuses"]
-        if pod["status"]["phase"] == "Pending":
-            return
         if "terminated" in status["state"]:
             pause = {"waiting": {"reason": "CrashLoopBackOff"}}
             status |= {"lastState": status["state"], "state": pause}
@@ -175,7 +153,7 @@ class FakeLaunchers:
             return
         if pod is None:
             self._start(value, name, value["spec"]["template"])
-        elif pod["status"]["phase"] not in ("Pending", "Running"):
+        elif pod["status"]["phase"] != "Running":
             kind = "Complete" if pod["status"]["phase"] == "Succeeded" else "Failed"
             value["status"] = {"conditions": [{"type": kind, "status": "True"}]}
 
@@ -189,8 +167,8 @@ class FakeLaunchers:
                 self._submit(value, name)
             case "PENDING_RERUN" if not self.is_stuck:
                 self._submit(value, name)
-            case "SUBMITTED" if pod is None or pod["status"]["phase"] != "Pending":
-                state["state"] = "RUNNING"  # else it stays for ever, and does not say why
+            case "SUBMITTED":
+                state["state"] = "RUNNING"
             case "RUNNING":
                 self._look_at_driver(status, pod)
             case "FAILING":
@@ -202,9 +180,8 @@ class FakeLaunchers:
             self.cluster.remove(ref_of(pod))
 
     def _submit(self, value: dict[str, Any], name: str) -> None:
-        self._start(value, name, value["spec"]["driver"]["template"], value["spec"]["image"])
-        pod = self._pod(value, name)
-        if pod is not None and pod["status"]["phase"] in ("Pending", "Running"):
+        self._start(value, name, value["spec"]["driver"]["template"])
+        if self._pod(value, name) in self.drivers():
             status = value["status"]
             status["applicationState"] = {"state": "SUBMITTED"}
             status["executionAttempts"] = status.get("executionAttempts", 0) + 1
@@ -230,38 +207,18 @@ class FakeLaunchers:
         status["currentAttemptSummary"] = {"attemptInfo": {"id": status["number"]}}
         match state["currentStateSummary"]:
             case "Submitted" | "ScheduledToRestart":
-                image = value["spec"]["sparkConf"]["spark.kubernetes.container.image"]
-                template = value["spec"]["driverSpec"]["podTemplateSpec"]
-                self._start(value, name, template, image)
-                if (pod := self._pod(value, name)) is not None:
-                    self._apache_looks(value, pod)
-            case "DriverRequested" if pod is not None:
-                self._apache_looks(value, pod)
+                self._start(value, name, value["spec"]["driverSpec"]["podTemplateSpec"])
+                if self._pod(value, name):
+                    state["currentStateSummary"] = "RunningHealthy"
             case "RunningHealthy" if pod is None or pod["status"]["phase"] != "Running":
                 statuses = [] if pod is None else pod["status"]["containerStatuses"]
                 good = pod is not None and pod["status"]["phase"] == "Succeeded"
                 state["currentStateSummary"] = "Succeeded" if good else "Failed"
                 state["lastObservedDriverStatus"] = {"containerStatuses": statuses}
-            case "Failed" | "DriverStartTimedOut":
-                if self.apache_gives_up:
-                    self._apache_ends(value)
-                    return
+            case "Failed":
                 status["number"] += 1
                 state["currentStateSummary"] = "ScheduledToRestart"
-                if pod is not None:
-                    self.cluster.remove(ref_of(pod))
 
-    def _apache_looks(self, value: dict[str, Any], pod: dict[str, Any]) -> None:
-        """At a driver that was asked for: it runs, is awaited, or has not come in time."""
-        now_s, status = self.cluster.clock.now_s(), value["status"]
-        state = "RunningHealthy"
-        if pod["status"]["phase"] == "Pending":
-            asked_s = status.setdefault("asked", now_s)
-            is_late = now_s - asked_s >= APACHE_START_S
-            state = "DriverStartTimedOut" if is_late else "DriverRequested"
-        if state != "DriverRequested":
-            status.pop("asked", None)
-        status["currentState"]["currentStateSummary"] = state
 
 def _container(pod: dict[str, Any]) -> dict[str, Any]:
     status: dict[str, Any] = pod["status"]["containerStatuses"][0]
