@@ -145,6 +145,13 @@ class ObjectCache:
         found = [self._entries[ref] for ref in self._claims.get(entry.claim, ())]
         return sorted(found, key=lambda item: age_order(item.value))
 
+    def broker_of(self, entry: Entry) -> Entry | None:
+        """The broker of an object, which may be the object itself. The way to it is short."""
+        found: Entry | None = entry
+        while found is not None and found.points_at is not None:
+            found = self._entries.get(found.points_at)
+        return found
+
     def pointing_at(self, ref: Ref) -> list[Ref]:
         """The objects to which a change of this one matters."""
         return sorted(self._pointing.get(ref, ()))

@@ -176,7 +176,7 @@ class Passes:
 
     def _tell_users(self, entry: Entry) -> None:
         """What was made has a number that grants may wait for."""
-        broker = self._broker_of(entry)
+        broker = self._world.cache.broker_of(entry)
         for pointing in self._world.cache.pointing_at(broker.ref) if broker else ():
             if pointing.kind == "IggyUser":
                 self._add(pointing)
@@ -250,17 +250,10 @@ class Passes:
         return release
 
     def _blocked(self, entry: Entry, error: BrokerError) -> Blocked:
-        found = self._broker_of(entry)
+        found = self._world.cache.broker_of(entry)
         if isinstance(error, BrokerDeniedError) and found is not None:
             self._world.brokers.distrust(found.ref)
         return trouble(error)
-
-    def _broker_of(self, entry: Entry) -> Entry | None:
-        """The way from an object to its broker is short."""
-        found: Entry | None = entry
-        while found is not None and found.points_at is not None:
-            found = self._world.cache.get(found.points_at)
-        return found
 
 
 def _is_let_go(entry: Entry, *names: str) -> bool:

@@ -65,13 +65,16 @@ class Reporter:
 
     async def report(self, entry: Entry, verdict: Verdict) -> bool:
         """Status and events; whether Ready has changed. Raises ClusterError."""
-        old = status_of(entry.value).get("conditions", ())
+        before = status_of(entry.value)
+        old = before.get("conditions", ())
         clock = self._world.clock
         wanted = status.wanted_status(entry.value, verdict.report, now_s=clock.now_s())
         moved: list[Mapping[str, Any]] = []
         if wanted is not None:
             await apply_status(self._world, entry, wanted)
             moved = status.transitions(old, wanted["conditions"])
+            if count := _restarts(before, wanted):
+                self._world.meter.restarted(uid_of(entry.value), count)
         for note in (*verdict.notes, *_transition_notes(old, moved)):
             self._world.meter.told(entry.ref.kind, note.reason)
             await self.tell(entry, note)
@@ -83,6 +86,16 @@ class Reporter:
         if self._limiter.may_tell(uid, note.reason, now_s):
             event = Event(entry.value, note.is_warning, note.reason, note.message)
             await self._world.cluster.record(event)
+
+
+def _restarts(old: Mapping[str, Any], new: Mapping[str, Any]) -> int:
+    """Starts of a sink's job that came between two statuses, each after an end of its own.
+
+    The count of attempts begins anew where the job has run for long, or was started for another
+    reason: then its first start is none after an end.
+    """
+    before, now = (item.get("application", {}).get("attempts", 0) for item in (old, new))
+    return max(0, now - max(1, before))
 
 
 def _transition_notes(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,33 +14,18 @@ import pytest
 import yaml
 
 import chart_files
+from alert_rules import RULES, rules_of
 from chart_values import CHARTS, values_of
 from iggy_operator.program import main, watches
 from iggy_operator.program.metrics import FAMILIES
+from marked_tables import rows
 from operator_rights import Rights, granted
 
 ROOT = CHARTS.parent
 FILES = CHARTS / "iggy-operator" / "files"
-PAGE = (ROOT / "docs" / "operations.md").read_text()
 DASHBOARDS = sorted((FILES / "dashboards").glob("*.json"))
-RULES = sorted((FILES / "alerts").glob("*.yaml"))
 CHARTS_OF_OURS = ("iggy-operator", "iggy-topology")
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="install Prometheus for its promtool"
-)
 METRIC = re.compile(r"\biggy_[a-z0-9_]+")
-
-
-def rules_of(name: str) -> list[dict[str, Any]]:
-    groups = yaml.safe_load((FILES / "alerts" / name).read_text())["groups"]
-    return [rule for group in groups for rule in group["rules"]]
-
-
-def rows(kind: str) -> Iterator[list[str]]:
-    """The rows of a marked table of docs/operations.md."""
-    table = PAGE.partition(f"<!-- {kind}: begin -->")[2].partition(f"<!-- {kind}: end")[0]
-    for line in table.strip().splitlines()[2:]:
-        yield [cell.strip().strip("`") for cell in line.strip().strip("|").split(" | ")]
 
 
 @pytest.mark.parametrize(
@@ -112,120 +95,6 @@ def nodes(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from nodes(item, f"{place}/{name}")
 
 
-def test_the_alerts_are_those_of_the_documents() -> None:
-    documented = [
-        ("Iggy" + "".join(word.capitalize() for word in name.split()), when, waits.replace(" ", ""))
-        for name, when, waits, _ in rows("alerts")
-    ]
-
-    found = [
-        (rule["alert"], one_broker(rule["expr"]), rule.get("for", "0m"))
-        for rule in rules_of("broker.yaml")
-    ]
-
-    assert found == documented
-
-
-def one_broker(expression: str) -> str:
-    """A rule for many brokers, as the documents write it for one."""
-    return expression.replace(" by (namespace, pod) ", "").replace("namespace, pod, le", "le")
-
-
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
-def test_every_alert_says_how_bad_it_is_and_what_to_do(path: Path) -> None:
-    for rule in rules_of(path.name):
-        assert rule["labels"]["severity"] in ("critical", "warning", "info"), rule["alert"]
-        for text in ("summary", "description"):
-            assert rule["annotations"][text].endswith("."), (rule["alert"], text)
-
-
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
-@needs_promtool
-def test_prometheus_understands_the_alerts(path: Path) -> None:
-    done = subprocess.run(
-        ["promtool", "check", "rules", path], capture_output=True, text=True, check=False
-    )
-
-    assert done.returncode == 0, done.stderr
-
-
-# What an alert sees, minute by minute, and whether it is raised in the end.
-SCENES = [
-    ("IggyOperatorWithoutLeader", {'iggy_operator_leader{namespace="a",pod="p"}': "0x20"}, True),
-    ("IggyOperatorWithoutLeader", {"up": "0x20"}, True),
-    (
-        "IggyOperatorWithoutLeader",
-        {
-            'iggy_operator_leader{namespace="a",pod="p"}': "0x20",
-            'iggy_operator_leader{namespace="a",pod="q"}': "1x20",
-        },
-        False,
-    ),
-    (
-        "IggyOperatorDeaf",
-        {'iggy_operator_watch_last_event_seconds{namespace="a",pod="p",kind="Pod"}': "0+60x20"},
-        True,
-    ),
-    (
-        "IggyOperatorDeaf",
-        {'iggy_operator_watch_last_event_seconds{namespace="a",pod="p",kind="Pod"}': "60x20"},
-        False,
-    ),
-    ("IggyTopicRecreated", {"iggy_operator_topic_recreated_total": "0x10 1x10"}, True),
-    ("IggyTopicRecreated", {"iggy_operator_topic_recreated_total": "1x20"}, False),
-    (
-        "IggyBrokerNotReady",
-        {'iggy_operator_objects{namespace="a",kind="IggyBroker",ready="Unknown"}': "1x20"},
-        True,
-    ),
-    (
-        "IggyBrokerNotReady",
-        {
-            'iggy_operator_objects{namespace="a",kind="IggyBroker",ready="True"}': "1x20",
-            'iggy_operator_objects{namespace="a",kind="IggyBroker",ready="False"}': "0x20",
-        },
-        False,
-    ),
-    ("IggyNotReady", {'iggy_ready{namespace="a",pod="p",shard="1"}': "0x20"}, True),
-    (
-        "IggyDiskNearlyFull",
-        {'iggy_disk_free_bytes{pod="p"}': "14x20", 'iggy_disk_usage_bytes{pod="p"}': "86x20"},
-        True,
-    ),
-]
-
-
-@needs_promtool
-@pytest.mark.parametrize(("alert", "series", "is_raised"), SCENES)
-def test_alerts_are_raised_when_they_should(
-    alert: str, series: dict[str, str], is_raised: bool, tmp_path: Path
-) -> None:
-    scene = {
-        "rule_files": [str(path) for path in RULES],
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": k, "values": v} for k, v in series.items()],
-                "promql_expr_test": [
-                    {
-                        "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
-                        "eval_time": "20m",
-                        "exp_samples": [{"labels": "{}", "value": 1}] if is_raised else [],
-                    }
-                ],
-            }
-        ],
-    }
-    (tmp_path / "scene.yaml").write_text(yaml.safe_dump(scene))
-
-    done = subprocess.run(
-        ["promtool", "test", "rules", tmp_path / "scene.yaml"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
 def test_dashboards_are_whole(path: Path) -> None:
     board = json.loads(path.read_text())
@@ -253,7 +122,7 @@ def expressions() -> Iterator[tuple[str, str]]:
             if variable["type"] == "query":
                 yield f"{path.name}: {variable['name']}", variable["query"]["query"]
     for path in RULES:
-        for rule in rules_of(path.name):
+        for rule in rules_of(path):
             yield f"{path.name}: {rule['alert']}", rule["expr"]
 
 

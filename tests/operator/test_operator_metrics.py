@@ -13,6 +13,7 @@ from iggy_operator.clock import SystemClock
 from iggy_operator.cluster import Ref
 from iggy_operator.core import Core, Tuning
 from iggy_operator.metered import Metered
+from iggy_operator.objects import uid_of
 from iggy_operator.program.metrics import FAMILIES, Metrics
 from operator_world import OperatorWorld
 from resource_cases import document
@@ -56,10 +57,9 @@ def test_every_family_of_the_table_is_shown_and_no_other() -> None:
     gauges = StillGauges()
     ready = [{"type": "Ready", "status": "True", "reason": "Running"}]
     progress = {"lagMessages": 3, "lagSeconds": 7}
-    gauges.cache.put(
-        sink_object("orders.lake", progress=progress, application={"attempts": 2}, conditions=ready)
-    )
+    entry = gauges.cache.put(sink_object("orders.lake", progress=progress, conditions=ready))
     metrics.gauges = gauges
+    metrics.restarted(uid_of(entry.value), 2)
     metrics.silences_s = lambda: {"IggyTopic": 12.0}
     metrics.passed("IggyTopic", "done", 0.1)
     metrics.asked(Ref("IggyBroker", "shop", "main"), "get_streams", "ok", 0.1)
@@ -82,6 +82,7 @@ def test_every_family_of_the_table_is_shown_and_no_other() -> None:
     assert found["iggy_operator_sink_lag_messages", ("shop", "orders.lake", "orders")] == 3
     assert found["iggy_operator_sink_lag_seconds", ("shop", "orders.lake", "orders")] == 7
     assert found["iggy_operator_sink_restarts_total", ("shop", "orders.lake", "orders")] == 2
+    assert found["iggy_operator_sink_wanted", ("shop", "orders.lake", "orders")] == 1
     assert found["iggy_operator_queue_depth", ("IggyTopic",)] == 2
     assert found["iggy_operator_objects", ("IggySink", "True")] == 1
     assert found["iggy_operator_watch_last_event_seconds", ("IggyTopic",)] == 12
@@ -103,6 +104,76 @@ def test_what_is_gone_has_no_series() -> None:
 
     assert "orders.lake" not in str(scraped(metrics))
     assert "shop/main" not in str(scraped(metrics))
+
+
+def condition(kind: str, status: str, reason: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason}
+
+
+def given(cache: ObjectCache, kind: str, spec: dict[str, Any], *conditions: Any) -> None:
+    name = {"IggyBroker": "main", "IggyStream": "shop", "IggyTopic": "orders"}.get(kind, "lake")
+    value = document(kind, spec, name=name)
+    value["metadata"] |= {"namespace": "shop", "uid": f"uid-{kind}", "resourceVersion": "1"}
+    cache.put(value | {"status": {"conditions": list(conditions)}})
+
+
+READY = condition("Ready", "True", "Synced")
+BROKEN = condition("Ready", "False", "BrokerNotReady")
+PAUSED = condition("Paused", "True", "Paused")
+GOES_ON = condition("Paused", "False", "Reconciling")
+HIBERNATES = condition("Ready", "False", "Hibernated")
+
+
+@pytest.mark.parametrize(
+    ("broker", "sink", "ready_of_broker", "ready_of_sink"),
+    [
+        ([READY], [READY], "True", "True"),
+        ([BROKEN], [], "False", "Unknown"),
+        ([HIBERNATES], [BROKEN], "Hibernated", "Hibernated"),
+        ([READY], [condition("Ready", "False", "Suspended")], "True", "Suspended"),
+        ([READY, PAUSED], [BROKEN, PAUSED], "Paused", "Paused"),
+        ([HIBERNATES, GOES_ON], [READY, GOES_ON], "Hibernated", "Hibernated"),
+        ([BROKEN, GOES_ON], [BROKEN, GOES_ON], "False", "False"),
+        ([READY], [condition("Ready", "False", "TopicRecreated")], "True", "False"),
+    ],
+)
+def test_what_rests_because_it_was_asked_for_is_told_apart(
+    broker: list[Any], sink: list[Any], ready_of_broker: str, ready_of_sink: str
+) -> None:
+    metrics, gauges = Metrics(), StillGauges()
+    metrics.gauges = gauges
+    given(gauges.cache, "IggyBroker", {}, *broker)
+    given(gauges.cache, "IggyStream", {"brokerRef": {"name": "main"}}, READY)
+    given(gauges.cache, "IggyTopic", {"streamRef": {"name": "shop"}}, READY)
+    given(gauges.cache, "IggySink", {"topicRef": {"name": "orders"}, "type": "Console"}, *sink)
+
+    found = scraped(metrics)
+
+    counts = {
+        labels: value for (name, labels), value in found.items() if name == "iggy_operator_objects"
+    }
+    assert counts["IggyBroker", ready_of_broker] == counts["IggySink", ready_of_sink] == 1
+    assert sum(counts.values()) == 4
+    assert len(counts) == 5 * 6, "every value is always there, so that none is ever missed"
+    is_wanted = ready_of_sink in ("True", "False", "Unknown")
+    assert found["iggy_operator_sink_wanted", ("shop", "lake", "orders")] == is_wanted
+
+
+def test_restarts_of_a_sink_are_counted_from_none_and_go_with_it() -> None:
+    metrics, gauges = Metrics(), StillGauges()
+    metrics.gauges = gauges
+    series = ("iggy_operator_sink_restarts_total", ("shop", "orders.lake", "orders"))
+    entry = gauges.cache.put(sink_object("orders.lake", application={"attempts": 1}))
+    assert scraped(metrics)[series] == 0
+
+    metrics.restarted(uid_of(entry.value), 1)
+    metrics.restarted(uid_of(entry.value), 2)
+    assert scraped(metrics)[series] == 3
+
+    gauges.cache.remove(entry.ref)
+    assert series not in scraped(metrics)
+    gauges.cache.put(entry.value)
+    assert scraped(metrics)[series] == 0
 
 
 def test_a_standby_shows_what_it_knows() -> None:

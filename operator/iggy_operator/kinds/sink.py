@@ -105,6 +105,8 @@ async def _bring_in_line(
             since_s=found.since_s,
         )
     )
+    if step.reason is Reason.SUSPENDED:  # the next start follows on a wish, not on a failure
+        step = replace(step, record=replace(step.record, attempts=0))
     before = old.get("application") or {}
     was_there = "uid" in before and before.get("state") != sink_report.STOPPING
     if may_act:

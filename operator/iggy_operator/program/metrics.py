@@ -16,15 +16,18 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
 from prometheus_client.registry import Collector
 
-from iggy_operator.cache import KINDS, ObjectCache
+from iggy_operator.cache import KINDS, Entry, ObjectCache
 from iggy_operator.cluster import Ref
-from iggy_operator.conditions import READY, found
+from iggy_operator.conditions import PAUSED, READY, found
 from iggy_operator.meter import Meter
-from iggy_operator.objects import status_of
+from iggy_operator.objects import status_of, uid_of
 from iggy_operator.reasons import Reason
 
 PREFIX: Final = "iggy_operator_"
 _SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
+_RESTING: Final = (Reason.HIBERNATED, Reason.SUSPENDED, Reason.PAUSED)
+"""What an object is on purpose: nobody is to be woken for it."""
+_STATES: Final = ("True", "False", "Unknown", *_RESTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +74,28 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("loop_lag_seconds", "gauge", (), "How late the program's loop is at worst, of late."),
     Family("leader", "gauge", (), "1 while this replica holds the Lease."),
     Family(
-        "objects", "gauge", ("kind", "ready"), "Objects by the status of their condition Ready."
+        "objects",
+        "gauge",
+        ("kind", "ready"),
+        "Objects by the status of their condition Ready: True, False, Unknown; instead of that "
+        "Hibernated (the object or its broker), Suspended or Paused, where that was asked for.",
     ),
     Family("topic_recreated_total", "counter", (), "Topics that were found to be other ones."),
     Family("drift_reverted_total", "counter", (), "Changes behind our back that were undone."),
     Family("sink_lag_messages", "gauge", _SINK, "Messages that a sink has not carried over yet."),
     Family("sink_lag_seconds", "gauge", _SINK, "Age of the first message that waits."),
     Family(
+        "sink_wanted",
+        "gauge",
+        _SINK,
+        "1 if a sink is to carry messages; 0 while it is Hibernated, Suspended or Paused.",
+    ),
+    Family(
         "sink_restarts_total",
         "counter",
         _SINK,
-        "Failed starts of a sink's job; ten minutes of running begin anew.",
+        "How often a sink's job was started again after it ended, since the operator's own start; "
+        "0 for one that never failed. A start that people asked for does not count.",
     ),
 )
 """Every metric, in the order in which they are shown."""
@@ -121,6 +135,7 @@ class Metrics(Meter):
         self._recreated = self._counter("topic_recreated_total")
         self._reverted = self._counter("drift_reverted_total")
         self._asked: dict[str, set[tuple[str, str]]] = {}
+        self._restarts: dict[str, int] = {}
         self.is_leader = False
         self.loop_lag_s: Callable[[], float] = lambda: 0.0
         self.silences_s: Callable[[], dict[str, float]] = dict
@@ -148,6 +163,15 @@ class Metrics(Meter):
             self._recreated.inc()
         if reason == "DriftReverted":
             self._reverted.inc()
+
+    def restarted(self, sink_uid: str, count: int) -> None:
+        """As `Meter.restarted`."""
+        self._restarts[sink_uid] = self._restarts.get(sink_uid, 0) + count
+
+    def restarts_of(self, sink_uids: Iterable[str]) -> dict[str, int]:
+        """How often each of the sinks that are there was restarted; all others are forgotten."""
+        self._restarts = {uid: self._restarts.get(uid, 0) for uid in sink_uids}
+        return self._restarts
 
     def asked(self, broker: Ref, command: str, result: str, seconds: float) -> None:
         """As `Meter.asked`."""
@@ -187,7 +211,7 @@ class _Live(Collector):
         yield _gauge("queue_oldest_seconds", [((), gauges.oldest_s())])
         yield _gauge("resync_age_seconds", [((), gauges.resync_age_s())])
         yield _objects(gauges.cache)
-        yield from _sinks(gauges.cache)
+        yield from _sinks(gauges.cache, metrics)
 
 
 def _gauge(name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
@@ -199,27 +223,49 @@ def _gauge(name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> Metric
 
 
 def _objects(cache: ObjectCache) -> Metric:
-    counts = {(kind, ready): 0 for kind in KINDS for ready in ("True", "False", "Unknown")}
+    counts = {(kind, state): 0 for kind in KINDS for state in _STATES}
     for kind in KINDS:
         for entry in cache.of_kind(kind):
-            ready = found(status_of(entry.value).get("conditions", ()), READY)
-            counts[kind, ready["status"] if ready else "Unknown"] += 1
+            counts[kind, _state(cache, entry)] += 1
     return _gauge("objects", [(labels, float(count)) for labels, count in counts.items()])
 
 
-def _sinks(cache: ObjectCache) -> Iterator[Metric]:
-    lags, ages = [], []
+def _state(cache: ObjectCache, entry: Entry) -> str:
+    """The status of Ready, or in which way the object rests because somebody wanted it so."""
+    rows = status_of(entry.value).get("conditions", ())
+    paused = found(rows, PAUSED)
+    if paused is not None and paused["status"] == "True":
+        return Reason.PAUSED
+    ready = found(rows, READY)
+    if ready is not None and ready["reason"] in _RESTING:
+        return str(ready["reason"])
+    broker = cache.broker_of(entry)
+    if broker is not None and broker is not entry and _is_hibernated(broker):
+        return Reason.HIBERNATED
+    return "Unknown" if ready is None else str(ready["status"])
+
+
+def _is_hibernated(broker: Entry) -> bool:
+    ready = found(status_of(broker.value).get("conditions", ()), READY)
+    return ready is not None and ready["reason"] == Reason.HIBERNATED
+
+
+def _sinks(cache: ObjectCache, metrics: Metrics) -> Iterator[Metric]:
+    lags, ages, wanted = [], [], []
     family = _FAMILY["sink_restarts_total"]
     restarts = CounterMetricFamily(family.name, family.meaning, labels=family.labels)
-    for entry in cache.of_kind("IggySink"):
-        status = status_of(entry.value)
+    entries = cache.of_kind("IggySink")
+    counts = metrics.restarts_of(uid_of(entry.value) for entry in entries)
+    for entry in entries:
         topic = entry.points_at.name if entry.points_at is not None else ""
         labels = (entry.ref.namespace, topic, entry.ref.name)
-        progress = status.get("progress", {})
+        progress = status_of(entry.value).get("progress", {})
         if "lagMessages" in progress:
             lags.append((labels, float(progress["lagMessages"])))
             ages.append((labels, float(progress.get("lagSeconds", 0))))
-        restarts.add_metric(labels, float(status.get("application", {}).get("attempts", 0)))
+        wanted.append((labels, float(_state(cache, entry) not in _RESTING)))
+        restarts.add_metric(labels, float(counts[uid_of(entry.value)]))
     yield _gauge("sink_lag_messages", lags)
     yield _gauge("sink_lag_seconds", ages)
+    yield _gauge("sink_wanted", wanted)
     yield restarts

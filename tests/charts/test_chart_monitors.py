@@ -1,0 +1,64 @@
+"""PodMonitors find the pods that are made beside them: by labels, at a port that they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chart_values import CHARTS
+from desired_cases import broker_of, children_of
+from helm_program import Manifest, of_kind, parsed
+from iggy_operator.desired.broker_config import MONITORING_PORT
+from iggy_operator.desired.metadata import Manifest as Child
+
+GOLDEN = CHARTS.parent / "helm" / "golden"
+
+
+def check_monitor(monitor: Any, template: Any, *, port: int) -> None:
+    """Prometheus reads this pod, and finds its metrics at that port."""
+    labels = template["metadata"]["labels"]
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    assert selector, "an empty selector takes every pod of the namespace"
+    assert selector.items() <= labels.items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    ports = {
+        item["name"]: item["containerPort"]
+        for container in template["spec"]["containers"]
+        for item in container.get("ports", ())
+    }
+    assert ports[endpoint["port"]] == port
+    assert endpoint["path"] == "/metrics"
+    # What reads pods by their annotations finds the same.
+    annotations = template["metadata"]["annotations"]
+    assert annotations["prometheus.io/path"] == endpoint["path"]
+    assert annotations["prometheus.io/port"] == str(port)
+
+
+def test_the_charts_monitor_finds_the_operators_pods() -> None:
+    manifests: list[Manifest] = parsed((GOLDEN / "production-operator.yaml").read_text())
+    (monitor,), (deployment,) = (of_kind(manifests, kind) for kind in ("PodMonitor", "Deployment"))
+    template = deployment["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    environment = {item["name"]: item.get("value") for item in container["env"]}
+
+    check_monitor(monitor, template, port=int(environment["IGGY_OPERATOR_HTTP_PORT"]))
+
+    assert monitor["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+
+
+@pytest.mark.parametrize("name", ["main", "b" * 40])
+def test_the_monitor_of_a_broker_finds_its_pod_and_no_other_broker(name: str) -> None:
+    spec = {"monitoring": {"podMonitor": True}}
+    children, others = children_of(broker_of(name, **spec)), children_of(broker_of("other", **spec))
+    monitor, pod = children["PodMonitor"], children["StatefulSet"]["spec"]["template"]
+
+    check_monitor(monitor, pod, port=MONITORING_PORT)
+
+    assert monitor["metadata"]["namespace"] == children["StatefulSet"]["metadata"]["namespace"]
+    assert not is_found(monitor, others["StatefulSet"]["spec"]["template"])
+
+
+def is_found(monitor: Child, template: Any) -> bool:
+    selector: dict[str, str] = monitor["spec"]["selector"]["matchLabels"]
+    return selector.items() <= template["metadata"]["labels"].items()

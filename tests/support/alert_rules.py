@@ -1,0 +1,46 @@
+"""The alerts of the operator's chart, and scenes for Prometheus' promtool to try them in."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chart_values import CHARTS
+
+RULES = sorted((CHARTS / "iggy-operator" / "files" / "alerts").glob("*.yaml"))
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="install Prometheus for its promtool"
+)
+
+
+def rules_of(path: Path) -> list[dict[str, Any]]:
+    """All alerts of a file."""
+    groups = yaml.safe_load(path.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def scene(alert: str, series: Mapping[str, str], raised: str | None) -> dict[str, Any]:
+    """A test for promtool: `series` minute by minute, and after 20 of them one alert that fires
+    with the labels `raised`, such as `{pod="p"}`, besides its severity; None: it does not fire.
+    """
+    firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    expected = {
+        "expr": f"count without (alertname, alertstate, severity) ({firing})",
+        "eval_time": "20m",
+        "exp_samples": [] if raised is None else [{"labels": raised, "value": 1}],
+    }
+    return {
+        "rule_files": [str(path) for path in RULES],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": k, "values": v} for k, v in series.items()],
+                "promql_expr_test": [expected],
+            }
+        ],
+    }
