@@ -177,14 +177,19 @@ SETTINGS: Final = (
         _names,
     ),
     Setting(
-        "BROKER_IMAGE", f"iggykube/broker:{VERSION}", "Of brokers whose spec names none.", _text
+        "BROKER_IMAGE",
+        f"iggykube/broker:{VERSION}",
+        "Image of brokers whose spec names none.",
+        _text,
     ),
-    Setting("SPARK_IMAGE", f"iggykube/spark:{VERSION}", "Of sinks whose spec names none.", _text),
-    Setting("SPARK_VERSION", "4.3.0", "Of Spark in that image.", _text),
+    Setting(
+        "SPARK_IMAGE", f"iggykube/spark:{VERSION}", "Image of sinks whose spec names none.", _text
+    ),
+    Setting("SPARK_VERSION", "4.3.0", "Version of Spark in that image.", _text),
     Setting(
         "IMAGE_PULL_POLICY",
         "IfNotPresent",
-        "Of pods whose spec says nothing: Always, IfNotPresent or Never.",
+        "When images are pulled, where the spec says nothing: Always, IfNotPresent or Never.",
         _word("Always", "IfNotPresent", "Never"),
     ),
     Setting(
@@ -204,14 +209,21 @@ SETTINGS: Final = (
     ),
     Setting("HTTP_PORT", "8080", "Port of metrics and probes; 0: any.", _number(0, 65_535)),
     Setting("LEASE_NAME", "iggy-operator", "Lease of the one replica that works.", _name),
-    Setting("LEASE_SECONDS", "15", "How long a replica that is gone holds it.", _number(3, 300)),
-    Setting("WORKERS", "8", "Passes at the same time.", _number(1, 64)),
-    Setting("RESYNC_SECONDS", "60", "Every object is looked at so often.", _number(1, 3_600)),
+    Setting(
+        "LEASE_SECONDS",
+        "15",
+        "Seconds for which a replica that is gone still holds it.",
+        _number(3, 300),
+    ),
+    Setting("WORKERS", "8", "Passes that run at the same time.", _number(1, 64)),
+    Setting(
+        "RESYNC_SECONDS", "60", "Seconds between two looks at every object.", _number(1, 3_600)
+    ),
     Setting(
         "WATCH_SILENCE_SECONDS",
         "600",
-        "A watch that brings nothing, not even a bookmark, for so long fails the liveness probe; "
-        "after half of it all watches are begun anew.",
+        "A watch that brings nothing for so many seconds, not even a bookmark, fails the liveness "
+        "probe; after half of it all watches are begun anew.",
         _number(4, 3_600),
     ),
     Setting("LOG_LEVEL", "info", "debug, info, warning or error.", _word(*LEVELS)),

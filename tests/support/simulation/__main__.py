@@ -37,7 +37,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trace", type=int, default=0, help="show so many of its last events")
     parser.add_argument("--seeds", type=int, default=100, help="how many to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at the same time")
     parser.add_argument("--planted", action="store_true", help="which seed finds which planted bug")
     return parser.parse_args()
 
