@@ -6,6 +6,7 @@ Also what leads to passes: changes that watches tell, and the resync that finds 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from iggy_operator.blocked import Blocked
@@ -191,17 +192,27 @@ class Passes:
         may_act = not (_is_let_go(entry, "unmanaged") or is_annotated(entry.value, "paused"))
         outcome, verdict = await self._reconciled(entry, may_act=may_act)
         verdict = acting(entry, verdict) if may_act else observing(verdict)
-        has_moved = await self._reporter.report(entry, verdict)
+        has_moved = await self._reporter.report(self._marked(entry), verdict)
         if verdict.has_acted or has_moved:
             self._tell(entry.ref)
         if verdict.has_acted:
             self._tell_users(entry)
         return outcome
 
+    def _marked(self, entry: Entry) -> Entry:
+        """With the status as the pass has left it: what it marked as begun stays marked."""
+        now = self._world.cache.get(entry.ref)
+        if now is None or uid_of(now.value) != uid_of(entry.value):
+            return entry
+        return replace(entry, value={**entry.value, "status": status_of(now.value)})
+
     async def _reconciled(self, entry: Entry, *, may_act: bool) -> tuple[Outcome, Verdict]:
+        verdict = Verdict()
         try:
             _check_readable(entry)
             verdict = await _KINDS[entry.ref.kind].reconcile(self._world, entry, may_act=may_act)
+            if verdict.stopped_by is not None:
+                raise verdict.stopped_by
         except Blocked as error:
             blocked = error
         except BrokerError as error:
@@ -210,7 +221,8 @@ class Passes:
             blocked = self._blocked(entry, error)
         else:
             return (Done() if verdict.again_s is None else After(verdict.again_s)), verdict
-        return _again(blocked), stopped(entry, blocked)
+        told = stopped(entry, blocked)
+        return _again(blocked), replace(told, report=told.report.joined(verdict.report))
 
     async def _release(self, entry: Entry) -> Outcome:
         """The object is being deleted; our finalizer comes off when nothing is left to do."""

@@ -25,6 +25,11 @@ class Report:
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the status besides the conditions; None takes one away, others stay."""
 
+    def joined(self, other: "Report") -> "Report":
+        """Both; of what both say, `other` counts."""
+        fields = {**self.fields, **other.fields}
+        return Report((*self.conditions, *other.conditions), fields)
+
 
 def wanted_status(value: Object, report: Report, *, now_s: float) -> dict[str, Any] | None:
     """The whole status to apply; None if it would say nothing new."""
@@ -54,4 +59,8 @@ def transitions(
 
 
 def _without(status: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: item for name, item in status.items() if name not in names}
+    """To be compared: a list that is a map by type has no order, the API server keeps its own."""
+    kept = {name: item for name, item in status.items() if name not in names}
+    if "conditions" in kept:
+        kept["conditions"] = {item["type"]: item for item in kept["conditions"]}
+    return kept

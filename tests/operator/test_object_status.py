@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from iggy_operator.clock import time_of, time_text
-from iggy_operator.conditions import CONDITIONS_MAX, READY, SYNCED, condition, merged
+from iggy_operator.conditions import CONDITIONS_MAX, PAUSED, READY, SYNCED, condition, merged
 from iggy_operator.events import PAUSE_S, REMEMBERED_MAX, EventLimiter
 from iggy_operator.reasons import Reason
 from iggy_operator.schema import schemas
@@ -55,6 +55,16 @@ def test_a_status_that_says_nothing_new_is_not_written() -> None:
 
     assert wanted_status(an_object(before), report, now_s=NOW_S + 1_000) is None
     assert wanted_status(an_object(before, generation=2), report, now_s=NOW_S) is not None
+
+
+def test_another_order_of_the_conditions_says_nothing_new() -> None:
+    """The API server puts one that came later behind the others."""
+    synced = condition(SYNCED, True, Reason.SYNCED)
+    report = Report((condition(PAUSED, False, Reason.SYNCED), synced, READY_NOW))
+    before = written(report)
+    before["conditions"].reverse()
+
+    assert wanted_status(an_object(before), report, now_s=NOW_S + 1_000) is None
 
 
 def test_counters_alone_are_written_every_half_minute_and_at_once_with_anything_else() -> None:

@@ -1,8 +1,12 @@
 """What the operator knows may be old: that must never cost anybody anything."""
 
+import pytest
+
+from iggy_client import LinkError
 from iggy_operator.cluster import Object, Ref
 from operator_world import OperatorWorld, given_all, run_in
 from planted_faults import Made
+from resource_cases import sink
 
 TOPIC = Ref("IggyTopic", "shop", "orders")
 DELETED = {"deletionPolicy": "Delete"}
@@ -131,5 +135,32 @@ def test_what_somebody_makes_at_the_last_moment_is_not_taken_for_ours() -> None:
         await world.go(70)
         assert TOPIC not in world.cluster.objects
         assert ("shop", "orders") in world.broker.topics
+
+    run_in(scenario)
+
+
+@pytest.mark.parametrize("verb", ["CreateStream", "CreateTopic"])
+def test_what_was_made_without_an_answer_is_known_for_ours(verb: str) -> None:
+    """The mark that says so outlives the report of the pass that was cut short."""
+
+    async def scenario(world: OperatorWorld) -> None:
+        world.give_broker()
+        lost: list[Made] = []
+
+        def lose(call: Made) -> Exception | None:
+            if call.verb != verb or lost:
+                return None
+            lost.append(call)
+            return LinkError("the connection broke")
+
+        world.faults.lose = lose
+        listed = {name: item for name, item in sink()["spec"].items() if name != "topicRef"}
+        listed["name"] = "lake"
+        stream = world.give_stream(adoptionPolicy="FailIfExists")
+        world.give_topic(adoptionPolicy="FailIfExists", sinks=[listed])
+        await world.go(70)
+
+        assert lost
+        assert world.says(stream) == world.says(TOPIC) == ("True", "Synced")
 
     run_in(scenario)

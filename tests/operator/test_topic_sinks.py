@@ -1,14 +1,19 @@
 """A topic's `sinks` as IggySink objects."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from iggy_operator.cluster import Ref
+from launcher_cases import SMALLEST
 from operator_world import OperatorWorld, run_in
 from planted_faults import Killed
-from resource_cases import sink
+from resource_cases import document, sink
+from sink_scene import Scene
 
+BROKER = Ref("IggyBroker", "shop", "main")
+STREAM = Ref("IggyStream", "shop", "shop")
 TOPIC = Ref("IggyTopic", "shop", "orders")
 LAKE = Ref("IggySink", "shop", "orders.lake")
 
@@ -151,6 +156,18 @@ def test_the_topic_shows_how_its_sinks_are_doing() -> None:
     run_in(scenario)
 
 
+def test_a_sink_that_has_carried_everything_shows_a_lag_of_zero() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        scene = Scene(world)
+        await given(world, listed("lake", **SMALLEST))
+        await scene.go(130)
+
+        (row,) = world.status(TOPIC)["sinks"]
+        assert (row["ready"], row["lagMessages"]) == ("True", 0)
+
+    run_in(scenario)
+
+
 @pytest.mark.parametrize("killed_after", range(1, 14))
 def test_a_process_that_is_killed_after_any_write_heals(killed_after: int) -> None:
     async def scenario(world: OperatorWorld) -> None:
@@ -186,5 +203,123 @@ def test_a_sink_that_was_just_made_or_changed_is_looked_at_at_once() -> None:
                 await world.settle()
 
             assert world.status(LAKE)["observedGeneration"] == generation
+
+    run_in(scenario)
+
+
+def goes_down(world: OperatorWorld) -> None:
+    world.broker.is_down = True
+
+
+def hibernates(world: OperatorWorld) -> None:
+    world.cluster.remove(BROKER)
+    world.cluster.put(document("IggyBroker", {"hibernate": True}, name="main"))
+
+
+def lets_nobody_in(world: OperatorWorld) -> None:
+    world.broker.password = "another"
+    world.broker.cut()
+
+
+def has_no_login(world: OperatorWorld) -> None:
+    world.cluster.remove(Ref("Secret", "shop", "root"))
+    world.start()
+
+
+def loses_the_stream(world: OperatorWorld) -> None:
+    world.cluster.annotate(STREAM, "paused", "true")
+    world.broker.lose_everything()
+    world.broker.cut()
+
+
+AWAY: dict[str, Callable[[OperatorWorld], None]] = {
+    "down": goes_down,
+    "hibernated": hibernates,
+    "its password changed": lets_nobody_in,
+    "its Secret gone": has_no_login,
+    "its object gone": lambda world: world.cluster.remove(BROKER),
+    "the stream's object gone": lambda world: world.cluster.remove(STREAM),
+    "the stream gone": loses_the_stream,
+}
+
+
+@pytest.mark.parametrize("break_it", AWAY.values(), ids=AWAY.keys())
+def test_the_list_is_followed_while_the_broker_is_away(
+    break_it: Callable[[OperatorWorld], None],
+) -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"), listed("audit"))
+        break_it(world)
+        await world.go(130)  # it is not taken from a listing any more
+        wanted = [listed("lake", suspend=True), listed("more")]
+        world.cluster.change_spec(TOPIC, sinks=wanted)
+        await world.go(130)
+
+        assert world.cluster.names("IggySink") == ["orders.lake", "orders.more"]
+        assert world.cluster.objects[LAKE]["spec"]["suspend"] is True
+        assert [row["name"] for row in world.status(TOPIC)["sinks"]] == ["lake", "more"]
+        assert world.says(TOPIC, "SinksReady") == ("False", world.says(LAKE)[1])
+
+    run_in(scenario)
+
+
+def test_the_list_is_followed_where_the_broker_allows_the_topic_no_more() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        world.give_broker(allowedNamespaces={"from": "List", "names": ["friends"]})
+        world.give_stream()
+        spec = {"streamRef": {"name": "shop", "namespace": "shop"}}
+        ref = world.give_topic(namespace="friends", sinks=[listed("lake")], **spec)
+        await world.resync()
+        assert world.says(ref) == ("True", "Synced")
+
+        world.cluster.change_spec(BROKER, allowedNamespaces={"from": "Same"})
+        world.cluster.change_spec(ref, sinks=[listed("lake", suspend=True)])
+        await world.go(70)
+
+        assert world.says(ref) == ("False", "NotAllowed")
+        lake = world.cluster.objects[Ref("IggySink", "friends", "orders.lake")]
+        assert lake["spec"]["suspend"] is True
+
+    run_in(scenario)
+
+
+def test_a_topic_whose_broker_is_away_says_so_and_nothing_is_written_twice() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"))
+        world.broker.is_down = True
+        await world.go(130)
+        world.cluster.change_spec(TOPIC, sinks=[listed("lake", suspend=True)])
+        await world.go(130)
+        assert world.says(TOPIC) == ("Unknown", "BrokerUnreachable")
+        assert world.status(TOPIC)["partitions"] == 1  # as it was last seen
+        before = len(world.faults.writes)
+
+        await world.go(600)
+
+        assert world.writes()[before:] == []
+        world.broker.is_down = False
+        await world.go(310)
+        assert world.says(TOPIC) == ("True", "Synced")
+
+    run_in(scenario)
+
+
+@pytest.mark.parametrize("killed_after", range(1, 9))
+def test_a_process_that_is_killed_while_the_broker_is_away_heals(killed_after: int) -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        await given(world, listed("lake"), listed("audit"))
+        world.broker.is_down = True
+        await world.go(130)
+        world.cluster.change_spec(TOPIC, sinks=[listed("lake", suspend=True), listed("more")])
+        world.faults.kill_after_write = len(world.faults.writes) + killed_after
+        with pytest.raises(Killed):
+            await world.go(130)
+        world.faults.kill_after_write = None
+        world.start()
+        await world.go(130)
+
+        assert world.cluster.names("IggySink") == ["orders.lake", "orders.more"]
+        assert world.cluster.objects[LAKE]["spec"]["suspend"] is True
+        assert world.says(TOPIC) == ("Unknown", "BrokerUnreachable")
 
     run_in(scenario)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from iggy_operator import API_VERSION
 from iggy_operator.blocked import Blocked
-from iggy_operator.broker_admin import BrokerAdmin, BrokerRefusedError
+from iggy_operator.broker_admin import BrokerAdmin, BrokerError, BrokerRefusedError
 from iggy_operator.brokers import BrokerPool, check_allowed, is_allowed
 from iggy_operator.cache import Entry, ObjectCache
 from iggy_operator.clock import Clock
@@ -89,6 +89,8 @@ class Verdict:
     """Something changed in the broker that others may wait for."""
     again_s: float | None = None
     """Look again after so long; None: with the next resync or change."""
+    stopped_by: Blocked | BrokerError | None = None
+    """What kept the pass from its end, where the report is worth telling all the same."""
 
 
 @dataclass(frozen=True, slots=True)

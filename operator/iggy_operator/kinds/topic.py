@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from iggy_operator.blocked import Blocked
-from iggy_operator.broker_admin import BrokerAdmin
+from iggy_operator.broker_admin import BrokerAdmin, BrokerError
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Ref
 from iggy_operator.conditions import (
@@ -40,7 +40,21 @@ _EFFECTIVE: Final = {
 
 
 async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
-    """One pass. Raises Blocked, BrokerError, ClusterError."""
+    """One pass. Raises ClusterError.
+
+    The broker first: a sink finds its topic there. But sinks are objects of the cluster, so they
+    follow the list also while nobody answers for the topic.
+    """
+    try:
+        verdict = await _in_broker(world, entry, may_act=may_act)
+    except (Blocked, BrokerError) as error:
+        verdict = Verdict(stopped_by=error)
+    sinks = await topic_sinks.bring_in_line(world, entry, may_act=may_act)
+    return replace(verdict, report=verdict.report.joined(sinks))
+
+
+async def _in_broker(world: World, entry: Entry, *, may_act: bool) -> Verdict:
+    """The topic itself. Raises Blocked, BrokerError, ClusterError."""
     topic = entry.resource
     assert isinstance(topic, Topic)
     parent, stream = _stream_of(world, topic)
@@ -59,15 +73,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     if may_act and decision.is_ready:
         await common.act(world, entry, admin, stream.stream_name, decision)
         header = (await admin.topics(stream.stream_name)).get(topic.topic_name)
-    verdict = _verdict(entry, parent, decision, header)
-    sinks = await topic_sinks.bring_in_line(world, entry, may_act=may_act)
-    return replace(
-        verdict,
-        report=Report(
-            (*verdict.report.conditions, *sinks.conditions),
-            {**verdict.report.fields, **sinks.fields},
-        ),
-    )
+    return _verdict(entry, parent, decision, header)
 
 
 async def release(world: World, entry: Entry) -> Release:

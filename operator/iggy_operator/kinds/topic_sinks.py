@@ -79,7 +79,7 @@ async def _bring_one(world: World, entry: Entry, manifest: dict[str, Any]) -> Co
     if is_deleting(there.value):
         text = f"IggySink {name} is being deleted, and is made anew then"
         return condition(READY, False, Reason.DELETING, text)
-    if there.value["spec"] == with_defaults(manifest, schemas()[_KIND].root)["spec"]:
+    if _full_spec(there.value) == _full_spec(manifest):
         return None
     uid = uid_of(there.value)
     changed = {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
@@ -89,6 +89,12 @@ async def _bring_one(world: World, entry: Entry, manifest: dict[str, Any]) -> Co
         text = f"IggySink {name} cannot become like this: {error}"
         return condition(READY, False, Reason.UNSUPPORTED, text)
     return None
+
+
+def _full_spec(value: Object) -> Object:
+    """With our defaults: resource definitions of another time may have others."""
+    spec: Object = with_defaults(dict(value), schemas()[_KIND].root)["spec"]
+    return spec
 
 
 async def _remove_others(world: World, entry: Entry, wanted: set[str]) -> None:
@@ -122,9 +128,8 @@ def _row(name: str, there: Entry | None, problem: Condition | None) -> dict[str,
     status = status_of(there.value)
     state = status.get("application", {}).get("state")
     lag = status.get("progress", {}).get("lagMessages")
-    return row | {
-        field: value for field, value in (("state", state), ("lagMessages", lag)) if value
-    }
+    seen = {"state": state, "lagMessages": lag}
+    return row | {field: value for field, value in seen.items() if value is not None}
 
 
 def _current_ready(value: Object) -> Mapping[str, Any] | None:
