@@ -6,6 +6,7 @@ import pytest
 
 from fake_launchers import APACHE, KUBEFLOW
 from iggy_operator.cluster import Ref
+from iggy_operator.conditions import found
 from launcher_cases import SMALLEST
 from planted_faults import Killed
 from sink_scene import GROUP, LAUNCHERS, SINK, TOPIC, Scene, play, sink_of
@@ -272,6 +273,32 @@ def test_progress_is_what_the_group_has_stored() -> None:
         await scene.go(70)
         assert scene.says("Lagging")[0] == "False"
         assert scene.says() == ("True", "Running")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+def test_without_bounds_no_sink_is_lagging(is_down: bool) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given(lag={"warnMessages": 5})
+        scene.world.broker.ends["shop", "orders", 0] = 10
+        await scene.go(70)
+        assert scene.says("Lagging") == ("True", "Lagging")
+
+        scene.world.broker.is_down = is_down
+        scene.change(lag={})
+        await scene.go(70)
+        assert scene.says("Lagging") == ("False", "Synced")
+        assert "lag" in scene.world.message(SINK, "Lagging")
+
+    play(scenario)
+
+
+def test_a_sink_that_never_had_bounds_says_nothing_of_them() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given()
+        await scene.go(70)
+        assert found(scene.status["conditions"], "Lagging") is None
 
     play(scenario)
 

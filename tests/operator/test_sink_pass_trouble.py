@@ -1,10 +1,26 @@
 """Sinks whose broker, login, checkpoint or launcher is not as it should be."""
 
+from typing import Any
+
 import pytest
 
 from iggy_operator.cluster import Ref
+from iggy_operator.kinds.user import UNRESOLVED_MAX
 from iggy_operator.launchers.steps import SOON_S
 from sink_scene import GROUP, SINK, Scene, play
+
+
+def reading(grants: list[tuple[str, list[str]]]) -> dict[str, Any]:
+    """Permissions to read topics of streams."""
+    return {
+        "streams": [
+            {
+                "stream": stream,
+                "topics": [{"topic": name, "allow": ["ReadTopic"]} for name in names],
+            }
+            for stream, names in grants
+        ]
+    }
 
 
 def test_a_broker_that_is_down_stops_no_job_and_is_told_after_a_minute() -> None:
@@ -58,6 +74,55 @@ def test_a_user_of_ones_own_is_waited_for() -> None:
         await scene.go(120)
         assert scene.says() == ("True", "Running")
         assert scene.world.cluster.names("IggyUser") == ["reader"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [[("shop", ["orders", "later"])], [("shop", ["orders"]), ("next", ["orders"])]],
+    ids=["another topic", "another stream"],
+)
+def test_a_grant_of_the_future_keeps_no_sink_waiting(
+    grants: list[tuple[str, list[str]]],
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.world.give_user("reader", permissions=reading(grants))
+        await scene.given(userRef={"name": "reader"})
+        user = Ref("IggyUser", "shop", "reader")
+        assert scene.world.says(user, "Synced") == ("False", "UnresolvedGrants")
+        assert scene.says() == ("True", "Running")
+        assert scene.says("CredentialsReady") == ("True", "Synced")
+
+    play(scenario)
+
+
+def test_a_sink_waits_for_the_grant_on_its_own_topic() -> None:
+    async def scenario(scene: Scene) -> None:
+        grants = [("shop", ["orders", "later"])]
+        scene.world.give_user("reader", permissions=reading(grants))
+        scene.world.give_broker()
+        await scene.world.resync()  # before there is a stream, or a topic
+        scene.world.cluster.annotate(Ref("IggyUser", "shop", "reader"), "paused", "true")
+        await scene.given(userRef={"name": "reader"})
+        assert scene.launchers.applications() == []
+        assert scene.says() == ("False", "UnresolvedGrants")
+        assert scene.world.message(SINK).endswith("waits for shop")
+
+        scene.world.cluster.annotate(Ref("IggyUser", "shop", "reader"), "paused", None)
+        await scene.go(120)
+        assert scene.says() == ("True", "Running")
+
+    play(scenario)
+
+
+def test_a_list_of_grants_that_is_cut_may_hide_the_sinks_own() -> None:
+    async def scenario(scene: Scene) -> None:
+        later = [f"later-{number}" for number in range(UNRESOLVED_MAX)]
+        scene.world.give_user("reader", permissions=reading([("shop", ["orders", *later])]))
+        await scene.given(userRef={"name": "reader"})
+        assert scene.launchers.applications() == []
+        assert scene.says() == ("False", "UnresolvedGrants")
 
     play(scenario)
 

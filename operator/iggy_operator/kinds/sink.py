@@ -248,7 +248,7 @@ async def _credentials(
             world, entry, sink_objects.own_user(job, place.stream.broker)
         )
         user = world.cache.put(made)
-    return sink_report.user_trouble(key.name, user)
+    return sink_report.user_trouble(key.name, user, job.source)
 
 
 async def _remove_own_user(world: World, entry: Entry, job: SinkJob) -> None:

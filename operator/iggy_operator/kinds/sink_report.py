@@ -23,7 +23,8 @@ from iggy_operator.conditions import (
 from iggy_operator.kinds.common import Note, Verdict
 from iggy_operator.kinds.sink_objects import Found
 from iggy_operator.kinds.sink_progress import is_committing
-from iggy_operator.launchers.job import CHECKPOINT_PATH, SinkJob
+from iggy_operator.kinds.user import UNRESOLVED_MAX
+from iggy_operator.launchers.job import CHECKPOINT_PATH, SinkJob, Source
 from iggy_operator.launchers.states import Phase, pod_trouble
 from iggy_operator.launchers.steps import Plan, Step, Stop
 from iggy_operator.objects import is_deleting, status_of
@@ -69,7 +70,7 @@ def verdict(facts: Facts, old: Mapping[str, Any], *, now_s: float) -> Verdict:
         rows += [available, _ready(facts, available)]
     elif blocked.ready is not None:
         rows.append(Condition(READY, blocked.ready, blocked.reason, blocked.message))
-    if (lag := _lagging(facts)) is not None:
+    if (lag := _lagging(facts, old)) is not None:
         rows.append(lag)
     fields = _fields(facts, old)
     pauses = (facts.plan.again_s, None if blocked is None else blocked.again_s)
@@ -125,9 +126,14 @@ def _row(kind: str, stop: Stop | None) -> Condition:
     return condition(kind, False, stop.reason, stop.message)
 
 
-def _lagging(facts: Facts) -> Condition | None:
+def _lagging(facts: Facts, old: Mapping[str, Any]) -> Condition | None:
+    """None where there is nothing to say, or nothing new."""
     bounds = facts.job.sink.spec["lag"]
-    if not bounds or facts.progress is None:
+    if not bounds:
+        if found(old.get("conditions", ()), LAGGING) is None:
+            return None
+        return condition(LAGGING, False, Reason.SYNCED, "lag sets no bounds")
+    if facts.progress is None:
         return None
     lag, age_s = facts.progress["lagMessages"], facts.progress.get("lagSeconds", 0)
     is_late = "warnAge" in bounds and age_s * 1_000_000 > units.duration_us(bounds["warnAge"])
@@ -187,17 +193,21 @@ def _is_stopping(facts: Facts) -> bool:
     return facts.plan.step is Step.STOP or (item is not None and is_deleting(item))
 
 
-def user_trouble(name: str, user: Entry | None) -> Stop | None:
-    """Why nobody can log in as this user yet."""
+def user_trouble(name: str, user: Entry | None, source: Source) -> Stop | None:
+    """Why nobody can log in as this user yet, or not read the source. Other grants may wait."""
     status = {} if user is None else status_of(user.value)
     ready = found(status.get("conditions", ()), READY)
     if ready is None or ready["reason"] == Reason.PENDING:
         return Stop(Reason.PENDING, f"waits for IggyUser {name}, with which the job logs in")
     if ready["status"] != "True":
         return Stop(Reason.SECRET_NOT_FOUND, f"IggyUser {name} is not ready: {ready['message']}")
-    if status.get("unresolved"):
-        missing = ", ".join(status["unresolved"])
-        return Stop(Reason.UNRESOLVED_GRANTS, f"IggyUser {name} waits for {missing}")
+    unresolved = status.get("unresolved", ())
+    own = {source.stream, f"{source.stream}/{source.topic}"}
+    if missing := own.intersection(unresolved):
+        return Stop(Reason.UNRESOLVED_GRANTS, f"IggyUser {name} waits for {min(missing)}")
+    if len(unresolved) >= UNRESOLVED_MAX:  # the list is cut
+        text = f"IggyUser {name} waits for so many names that {source.topic} may be among them"
+        return Stop(Reason.UNRESOLVED_GRANTS, f"{text}: grant less that is not there yet")
     return None
 
 
