@@ -130,6 +130,24 @@ def test_programs_find_the_authority_and_the_name_in_their_secret(pem: str) -> N
     run_in(scenario)
 
 
+def test_a_sink_reads_from_a_broker_that_is_spoken_to_in_plain_text() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        scene = Scene(world)
+        give(world)
+        world.give_stream()
+        world.give_topic()
+        await world.resync()
+        world.cluster.put(sink_of())
+        await scene.go(60)
+
+        assert scene.says() == ("True", "Running")
+        (name,) = world.cluster.names("ConfigMap")
+        job = world.cluster.objects[Ref("ConfigMap", "shop", name)]["data"]["sink.json"]
+        assert ADDRESS in job
+
+    run_in(scenario)
+
+
 def test_a_sink_job_that_speaks_no_tls_is_not_started() -> None:
     async def scenario(world: OperatorWorld) -> None:
         scene = Scene(world)
