@@ -13,8 +13,10 @@ from golden_files import UPDATE_VARIABLE
 from helm_program import Manifest, needs_helm, of_kind, parsed, template, with_monitoring
 from iggy_broker.config import KEYS
 from iggy_operator.desired.broker_config import problems
+from iggy_operator.launchers.children import problems as sink_problems
 from iggy_operator.program.settings import SETTINGS, read_settings
 from iggy_operator.resources import Resources, load
+from launcher_cases import job_of
 from operator_rights import granted, rights_of
 
 HELM_FOLDER = CHARTS.parent / "helm"
@@ -162,6 +164,13 @@ def test_topologies_pass_the_checks_of_the_resources(environment: str) -> None:
         stream.broker for stream in found.streams if stream.broker.name == "iggy"
     }
     assert {stream.broker for stream in found.streams} <= managed
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_sinks_are_those_that_can_be_had(environment: str) -> None:
+    sinks = [sink for topic in resources(environment).topics for sink in topic.sinks]
+
+    assert [line for sink in sinks for line in sink_problems(job_of(sink), "Native")] == []
 
 
 def test_the_broker_of_production_is_one_that_can_be_had() -> None:

@@ -8,9 +8,12 @@ import pytest
 
 from flights_demo.flights import load_flights
 from foreign_schemas import APACHE_FILE, KUBEFLOW_FILE, misfits, spec_schema
+from iggy_operator.desired import broker_config
+from iggy_operator.launchers import children
 from iggy_operator.resources import load
 from iggy_spark import schema
-from page_samples import SAMPLES, Sample, samples
+from launcher_cases import job_of
+from page_samples import SAMPLES, Sample, blocks, samples
 
 FLIGHTS = next(path for path in SAMPLES if path.name == "flights.yaml")
 
@@ -24,6 +27,18 @@ def test_resources_in_the_documents_pass_the_checks(sample: Sample, tmp_path: Pa
 
     # Objects of Kubernetes itself are left alone here; the API server judges them in tests/e2e.
     assert resources.documents or resources.skipped
+
+
+@pytest.mark.parametrize("sample", list(blocks()), ids=lambda sample: sample.place)
+def test_what_the_pages_show_is_in_this_version(sample: Sample, tmp_path: Path) -> None:
+    file = tmp_path / "sample.yaml"
+    file.write_text(sample.text)
+
+    resources = load([file])
+
+    sinks = [*resources.sinks, *(sink for topic in resources.topics for sink in topic.sinks)]
+    assert [line for sink in sinks for line in children.problems(job_of(sink), "Native")] == []
+    assert [line for item in resources.brokers for line in broker_config.problems(item)] == []
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
@@ -81,6 +96,7 @@ def test_the_flights_on_s3_are_the_flights_with_files_in_a_bucket(tmp_path: Path
     (before,), (after,) = plain.sinks, topic.sinks
     assert after.spec["files"]["path"] == "s3a://lake/departures"
     assert after.spec["checkpoint"]["volume"]["accessMode"] == "ReadWriteOnce"
+    assert children.problems(job_of(after), "Native") == ()
     changed = {"files", "checkpoint", "spark"}
     assert {name: value for name, value in after.spec.items() if name not in changed} == {
         name: value for name, value in before.spec.items() if name not in changed
