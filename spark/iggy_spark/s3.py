@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,35 +100,23 @@ class Bucket:
 
     def put_once(self, key: str, data: bytes) -> bool:
         """Make an object; False if there is one already. Raises StoreError."""
-        with self._asking() as client:
-            try:
-                client.put_object(**self._named(key), Body=data, IfNoneMatch="*")
-            except ClientError as error:
-                if _code(error) in _EXISTS:
-                    return False
-                raise
-        return True
+        with self._asking() as client, _expecting(_EXISTS):
+            client.put_object(**self._named(key), Body=data, IfNoneMatch="*")
+            return True
+        return False
 
     def get(self, key: str) -> bytes | None:
         """An object's bytes; None if there is none. Raises StoreError."""
-        with self._asking() as client:
-            try:
-                return bytes(client.get_object(**self._named(key))["Body"].read())
-            except ClientError as error:
-                if _code(error) in _GONE:
-                    return None
-                raise
+        with self._asking() as client, _expecting(_GONE):
+            return bytes(client.get_object(**self._named(key))["Body"].read())
+        return None
 
     def exists(self, key: str) -> bool:
         """Whether there is such an object. Raises StoreError."""
-        with self._asking() as client:
-            try:
-                client.head_object(**self._named(key))
-            except ClientError as error:
-                if _code(error) in _GONE:
-                    return False
-                raise
-        return True
+        with self._asking() as client, _expecting(_GONE):
+            client.head_object(**self._named(key))
+            return True
+        return False
 
     def delete(self, key: str) -> None:
         """Remove an object, if there is one. Raises StoreError."""
@@ -171,27 +159,19 @@ class Bucket:
             StoreError: not possible, or not known.
         """
         parts = [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(staged.etags, 1)]
-        with self._asking() as client:
-            try:
-                client.complete_multipart_upload(
-                    **self._named(staged.key),
-                    UploadId=staged.upload,
-                    MultipartUpload={"Parts": parts},
-                )
-            except ClientError as error:
-                if _code(error) in _GONE:
-                    return False
-                raise
-        return True
+        with self._asking() as client, _expecting(_GONE):
+            client.complete_multipart_upload(
+                **self._named(staged.key),
+                UploadId=staged.upload,
+                MultipartUpload={"Parts": parts},
+            )
+            return True
+        return False
 
     def abort(self, staged: Staged) -> None:
         """Drop an upload; one that is gone is fine. Raises StoreError."""
-        with self._asking() as client:
-            try:
-                client.abort_multipart_upload(**self._named(staged.key), UploadId=staged.upload)
-            except ClientError as error:
-                if _code(error) not in _GONE:
-                    raise
+        with self._asking() as client, _expecting(_GONE):
+            client.abort_multipart_upload(**self._named(staged.key), UploadId=staged.upload)
 
     def staged(self) -> Iterator[Staged]:
         """Uploads that wait, without their parts. Raises StoreError."""
@@ -238,6 +218,16 @@ def check_once(bucket: Bucket, name: str) -> None:
     bucket.delete(probe)
     if is_made_again:
         raise StoreError("the store ignores If-None-Match, which exactly once needs: upgrade it")
+
+
+@contextmanager
+def _expecting(codes: Container[str]) -> Iterator[None]:
+    """A refusal with one of these codes ends the block, and nothing else."""
+    try:
+        yield
+    except ClientError as error:
+        if _code(error) not in codes:
+            raise
 
 
 def _code(error: ClientError) -> str:
