@@ -1,5 +1,7 @@
 """A way to connect to one broker that tells a meter of every request."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from iggy_client import ClientError, Tls
@@ -28,41 +30,33 @@ class Metered:
         self, address: str, username: str, password: str, *, tls: Tls | None
     ) -> Connection:
         """A connection that is logged in, and metered."""
+        with self.metered(_LOGIN):
+            connection = await self._connect(address, username, password, tls=tls)
+        return _Connection(connection, self)
+
+    @contextmanager
+    def metered(self, command: str) -> Iterator[None]:
+        """Tells of the one request that is made in the block."""
         begun_s = self._clock.monotonic_s()
         result = "lost"
         try:
-            connection = await self._connect(address, username, password, tls=tls)
+            yield
             result = "ok"
         except (ClientError, WireError):
             result = "refused"
             raise
         finally:
-            self.tell(_LOGIN, result, begun_s)
-        return _Connection(connection, self, self._clock)
-
-    def tell(self, command: str, result: str, begun_s: float) -> None:
-        """Of one request that began then."""
-        self._meter.asked(self._broker, command, result, self._clock.monotonic_s() - begun_s)
+            self._meter.asked(self._broker, command, result, self._clock.monotonic_s() - begun_s)
 
 
 class _Connection:
-    def __init__(self, connection: Connection, metered: Metered, clock: Clock) -> None:
+    def __init__(self, connection: Connection, metered: Metered) -> None:
         self._connection = connection
         self._metered = metered
-        self._clock = clock
 
     async def call(self, call: Call[T]) -> T:
-        begun_s = self._clock.monotonic_s()
-        result = "lost"
-        try:
-            answer = await self._connection.call(call)
-            result = "ok"
-        except (ClientError, WireError):
-            result = "refused"
-            raise
-        finally:
-            self._metered.tell(call.request.command.name.lower(), result, begun_s)
-        return answer
+        with self._metered.metered(call.request.command.name.lower()):
+            return await self._connection.call(call)
 
     async def close(self) -> None:
         await self._connection.close()

@@ -6,6 +6,7 @@ from typing import Any, Final
 from iggy_operator.desired import broker_config
 from iggy_operator.desired.broker_names import DATA_VOLUME, BrokerNames, broker_names
 from iggy_operator.desired.broker_pod import pod_template
+from iggy_operator.desired.claims import volume_claim
 from iggy_operator.desired.metadata import BROKER_LABEL, Family, Manifest, Owner, labels
 from iggy_operator.desired.release import Release
 from iggy_operator.resources import Broker
@@ -157,18 +158,7 @@ def _stateful_set(
 
 
 def _claim_template(storage: Mapping[str, Any], family: Family) -> Manifest:
-    spec: Manifest = {
-        "accessModes": [storage["accessMode"]],
-        "resources": {"requests": {"storage": storage["size"]}},
-    }
-    if "storageClassName" in storage:
-        spec["storageClassName"] = storage["storageClassName"]
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": DATA_VOLUME, "labels": dict(family.labels)},
-        "spec": spec,
-    }
+    return volume_claim(storage, {"name": DATA_VOLUME, "labels": dict(family.labels)})
 
 
 def _network_policy(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iggy_operator.desired import staging
+from iggy_operator.desired.claims import volume_claim
 from iggy_operator.desired.metadata import Manifest
 from iggy_operator.launchers import apache, job, kubeflow, native, pods, spark_conf
 from iggy_operator.launchers.choice import Launcher
@@ -101,16 +102,5 @@ def _claim(sink_job: SinkJob) -> Manifest | None:
     if volume is None or "existingClaim" in volume:
         return None
     is_owned = checkpoint["deletionPolicy"] == "Delete"
-    family = sink_job.family
-    spec: Manifest = {
-        "accessModes": [volume["accessMode"]],
-        "resources": {"requests": {"storage": volume["size"]}},
-    }
-    if "storageClassName" in volume:
-        spec["storageClassName"] = volume["storageClassName"]
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": family.metadata(str(sink_job.claim), is_owned=is_owned),
-        "spec": spec,
-    }
+    metadata = sink_job.family.metadata(str(sink_job.claim), is_owned=is_owned)
+    return volume_claim(volume, metadata)
