@@ -18,6 +18,7 @@ from managed_world import (
     template_of,
     wish,
 )
+from page_samples import blocks
 from planted_faults import Made
 
 
@@ -259,5 +260,37 @@ def test_another_selector_is_left_alone_and_named() -> None:
         assert "spec.selector" in world.message(BROKER, "ConfigApplied")
         assert world.spec(STATEFUL_SET)["selector"] == before
         assert world.uid(POD) == pod
+
+    run_managed(scenario)
+
+
+def test_a_volume_goes_back_to_a_snapshot_as_the_documents_say() -> None:
+    (claim,) = (
+        document
+        for block in blocks()
+        if block.place.startswith("docs/day-two.md")
+        for document in block.documents()
+        if document["kind"] == "PersistentVolumeClaim"
+    )
+
+    async def scenario(world: ManagedWorld) -> None:
+        await started(world, storage={"size": claim["spec"]["resources"]["requests"]["storage"]})
+        lost = world.cluster.objects[CLAIM]["metadata"]
+        assert claim["metadata"]["labels"] == lost["labels"]
+
+        world.cluster.annotate(BROKER, "paused", "true")
+        await world.go(10)
+        world.cluster.change(STATEFUL_SET, spec={**world.spec(STATEFUL_SET), "replicas": 0})
+        await world.go(130)
+        assert world.cluster.names("Pod") == []
+        world.cluster.remove(CLAIM)
+        put = world.cluster.put({**claim, "status": {}})
+        world.volumes[put["metadata"]["uid"]] = world.root()
+        world.cluster.annotate(BROKER, "paused", None)
+        await world.go(130)
+
+        assert world.says(BROKER) == world.says(BROKER, "StorageReady") == ("True", "Synced")
+        assert world.uid(CLAIM) == put["metadata"]["uid"] != lost["uid"]
+        assert world.spec(STATEFUL_SET)["replicas"] == 1
 
     run_managed(scenario)
