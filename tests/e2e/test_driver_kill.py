@@ -55,15 +55,10 @@ def work(operator: Operator, store: ObjectStore) -> Kubectl:
 
 def lake() -> Document:
     """Small batches, so that a kill falls between them."""
-    store = {
-        "endpoint": f"http://s3:{e2e_store.PORT}",
-        "pathStyle": True,
-        "credentialsSecretName": e2e_store.KEYS,
-    }
     return {
         "name": "lake",
         "type": "Files",
-        "files": {"path": f"s3a://{LAKE}", "format": "Parquet", "s3": store},
+        "files": {"path": f"s3a://{LAKE}", "format": "Parquet", "s3": e2e_store.reached()},
         "payload": {"format": "Json", "schema": "id BIGINT"},
         "maxOffsetsPerTrigger": TRIGGER_ROWS,
         "trigger": {"interval": "500ms"},

@@ -39,15 +39,10 @@ def work(operator: Operator, store: ObjectStore) -> Kubectl:
 
 
 def lake(**more: object) -> Document:
-    place = {
-        "endpoint": f"http://s3:{e2e_store.PORT}",
-        "pathStyle": True,
-        "credentialsSecretName": e2e_store.KEYS,
-    }
     return {
         "name": "lake",
         "type": "Files",
-        "files": {"path": f"s3a://{FOLDER}", "format": "Parquet", "s3": place},
+        "files": {"path": f"s3a://{FOLDER}", "format": "Parquet", "s3": e2e_store.reached()},
         "payload": {"format": "Json", "schema": "id BIGINT"},
         "trigger": {"interval": "1s"},
         "checkpoint": {"volume": {"size": "1Gi", "accessMode": "ReadWriteOnce"}},

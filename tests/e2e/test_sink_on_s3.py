@@ -51,24 +51,15 @@ def work(operator: Operator, store: ObjectStore) -> Kubectl:
     return operator.work
 
 
-def reached() -> Document:
-    """The block `s3`: files and checkpoint each have one."""
-    return {
-        "endpoint": f"http://s3:{e2e_store.PORT}",
-        "pathStyle": True,
-        "credentialsSecretName": e2e_store.KEYS,
-    }
-
-
 def lake(location: str = f"s3a://{STATE}/orders") -> Document:
     """Small batches, so that a kill falls between them."""
     return {
         "type": "Files",
-        "files": {"path": f"s3a://{LAKE}", "format": "Parquet", "s3": reached()},
+        "files": {"path": f"s3a://{LAKE}", "format": "Parquet", "s3": e2e_store.reached()},
         "payload": {"format": "Json", "schema": "id BIGINT"},
         "maxOffsetsPerTrigger": TRIGGER_ROWS,
         "trigger": {"interval": "500ms"},
-        "checkpoint": {"location": location, "s3": reached()},
+        "checkpoint": {"location": location, "s3": e2e_store.reached()},
         "spark": {
             "launcher": "Native",
             # So little reserved that others have room beside it.

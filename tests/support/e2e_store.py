@@ -18,6 +18,11 @@ def serve(kubectl: Kubectl, store: ObjectStore, *, name: str = "s3") -> None:
     kubectl.apply(*service(name, store), secret())
 
 
+def reached() -> Document:
+    """The block `s3` of a sink: files and checkpoint each have one. For `serve` with its name."""
+    return {"endpoint": f"http://s3:{PORT}", "pathStyle": True, "credentialsSecretName": KEYS}
+
+
 def service(name: str, store: ObjectStore) -> list[Document]:
     """A Service without pods, and the address that it leads to."""
     port = {"name": name, "port": PORT, "targetPort": store.port, "protocol": "TCP"}
