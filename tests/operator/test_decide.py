@@ -12,14 +12,7 @@ from iggy_operator.decide.actions import (
     RemovePartitions,
     UpdateTopic,
 )
-from iggy_operator.decide.sinks import (
-    EXIT_STOPPED,
-    Step,
-    after_exit,
-    decide_sink,
-    fingerprint,
-    job_fields,
-)
+from iggy_operator.decide.sinks import EXIT_STOPPED, after_exit
 from iggy_operator.decide.streams import ObservedStream, decide_stream
 from iggy_operator.decide.topics import ObservedTopic, decide_topic
 from iggy_operator.documents import Document
@@ -223,25 +216,6 @@ def test_long_names_stay_unique_and_short() -> None:
     assert first == "a" * 49 + "-00112233.lake"
     assert len(second) == names.NAME_CHARACTERS_MAX
     assert first != second
-
-
-def test_a_job_is_replaced_only_for_what_it_reads() -> None:
-    before = fingerprint(a_sink())
-
-    assert fingerprint(a_sink(lag={"warnMessages": 5}, restart={"maxRetries": 3})) == before
-    assert fingerprint(a_sink(maxOffsetsPerTrigger=5)) != before
-    assert fingerprint(a_sink(spark={"driver": {"cores": 2}})) != before
-    assert "restart" not in job_fields(a_sink())
-
-
-def test_a_sink_is_started_stopped_and_replaced() -> None:
-    desired = a_sink()
-
-    assert decide_sink(desired, None) is Step.START
-    assert decide_sink(desired, fingerprint(desired)) is Step.NONE
-    assert decide_sink(desired, "other") is Step.REPLACE
-    assert decide_sink(a_sink(suspend=True), "any") is Step.STOP
-    assert decide_sink(None, None) is Step.NONE
 
 
 def test_pauses_grow_up_to_the_limit_then_it_gives_up() -> None:

@@ -1,10 +1,6 @@
 """One sink: its job's configuration, when to start it again, when to give up."""
 
-import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
 from iggy_operator.decide.actions import Reason
@@ -19,15 +15,6 @@ EXIT_FINISHED: Final = 0
 EXIT_CONFIGURATION: Final = 2
 EXIT_DATA_LOSS: Final = 4
 EXIT_STOPPED: Final = 5
-
-
-class Step(Enum):
-    """What to do about a job that may be running."""
-
-    START = "start"
-    STOP = "stop"
-    REPLACE = "stop, wait until it is gone, start"
-    NONE = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +32,6 @@ class AfterExit:
 def job_fields(sink: Sink) -> dict[str, Any]:
     """The part of the spec that the job is given."""
     return {name: value for name, value in sink.spec.items() if name not in _LAUNCHER_FIELDS}
-
-
-def fingerprint(sink: Sink) -> str:
-    """Changes if, and only if, a running job must be replaced."""
-    fields: Mapping[str, Any] = {
-        **job_fields(sink),
-        "spark": sink.spec["spark"],
-        "checkpoint": sink.spec.get("checkpoint"),
-    }
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def decide_sink(desired: Sink | None, running: str | None) -> Step:
-    """`running` is the fingerprint that the running job was started with, None if none runs."""
-    if desired is None or desired.is_suspended:
-        return Step.NONE if running is None else Step.STOP
-    if running is None:
-        return Step.START
-    return Step.NONE if running == fingerprint(desired) else Step.REPLACE
 
 
 def after_exit(sink: Sink, exit_code: int, *, retries: int, ran_s: float, error: str) -> AfterExit:
