@@ -319,3 +319,39 @@ def test_apaches_driver_is_quoted_where_its_operator_says_less() -> None:
     value["status"]["currentState"] = failed
 
     assert read_apache(value).message == "topic: `ordrs` does not exist"
+
+
+NO_IMAGE = pod({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}})
+
+
+def test_a_driver_that_cannot_start_is_known_from_its_pod() -> None:
+    readings = [
+        read_native(STATEFUL_SET, [NO_IMAGE]),
+        read_kubeflow(kubeflow("SUBMITTED"), RESTART, NO_IMAGE),
+        read_apache(apache("DriverRequested"), NO_IMAGE),
+    ]
+
+    for found in readings:
+        assert (found.phase, found.is_stuck) == (Phase.PENDING, True)
+        assert found.message == "ImagePullBackOff: no such image"
+    assert not read_kubeflow(kubeflow("RUNNING"), RESTART, NO_IMAGE).is_stuck
+    assert not read_kubeflow(
+        kubeflow("SUBMITTED"), RESTART, pod({"state": {"running": {}}})
+    ).is_stuck
+    assert not read_native({**STATEFUL_SET, "kind": "Job", "status": {"conditions": [
+        {"type": "Failed", "status": "True"}]}}, [NO_IMAGE]).is_stuck  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["DriverStartTimedOut", *APACHE_ENDS, "ScheduledToRestart"])
+@pytest.mark.parametrize(
+    ("end", "is_stuck"),
+    [("DriverStartTimedOut", True), ("DriverReadyTimedOut", False), ("SchedulingFailure", False),
+     ("Failed", False)],
+)  # fmt: skip
+def test_apaches_operator_waits_in_vain_for_a_driver(state: str, end: str, is_stuck: bool) -> None:
+    old = {"stateTransitionHistory": {"0": entry(end)}}
+    value = apache(state, entry(end), entry(state), previousAttemptSummary=old)
+    if state == "DriverStartTimedOut":
+        value = apache(end, entry(end))
+
+    assert read_apache(value).is_stuck is is_stuck

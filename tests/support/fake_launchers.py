@@ -17,6 +17,7 @@ GRACE = "fake/grace"  # a deleted pod ends a round later, as its process does
 DRIVER = "spark-kubernetes-driver"
 KUBEFLOW = "SparkApplication.sparkoperator.k8s.io"
 APACHE = "SparkApplication.spark.apache.org"
+APACHE_START_S = 300.0  # its operator waits so long for a driver
 
 
 class FakeLaunchers:
@@ -33,6 +34,7 @@ class FakeLaunchers:
         self.drops_volumes = False  # as a Spark operator whose webhook does not run
         self.binds_claims = True
         self.exits: int | None = None  # every driver ends with that code, at once
+        self.missing_images: set[str] = set()
 
     def tick(self) -> None:
         self._end_pods()
@@ -45,6 +47,8 @@ class FakeLaunchers:
             if ref.kind == "PersistentVolumeClaim":
                 if self.binds_claims:
                     value["status"] = {"phase": "Bound"}
+            elif ref.kind == "Pod":
+                self._pull(value)
             elif ref.kind in _CONTROLLERS:
                 _CONTROLLERS[ref.kind](self, value)
         self._check()
@@ -105,8 +109,10 @@ class FakeLaunchers:
         owners = value["metadata"]["ownerReferences"]
         return value if owners[0]["uid"] == owner["metadata"]["uid"] else None
 
-    def _start(self, owner: dict[str, Any], name: str, template: dict[str, Any]) -> None:
-        """A pod, unless one of that name is still there."""
+    def _start(
+        self, owner: dict[str, Any], name: str, template: dict[str, Any], image: str = ""
+    ) -> None:
+        """A pod, unless one of that name is still there. `image`: if the template names none."""
         namespace = owner["metadata"]["namespace"]
         if Ref("Pod", namespace, name) in self.cluster.objects:
             return
@@ -120,12 +126,27 @@ class FakeLaunchers:
         spec = copy.deepcopy(template["spec"])
         if self.drops_volumes:
             spec.pop("volumes", None)
+        spec["containers"][0].setdefault("image", image)
         self.cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         pod = self.cluster.objects[Ref("Pod", namespace, name)]
-        running = {"name": DRIVER, "restartCount": 0, "state": self._running()}
-        pod["status"] = {"phase": "Running", "containerStatuses": [running]}
-        self.started.append(pod["metadata"]["uid"])
+        waiting = {"name": DRIVER, "restartCount": 0, "state": {"waiting": {}}}
+        pod["status"] = {"phase": "Pending", "containerStatuses": [waiting]}
+        self._pull(pod)
         self._check()
+
+    def _pull(self, pod: dict[str, Any]) -> None:
+        """A container that waits for its image runs once it is there."""
+        status = _container(pod)
+        if pod["status"]["phase"] != "Pending":
+            return
+        image = pod["spec"]["containers"][0]["image"]
+        if image in self.missing_images:
+            text = f'Back-off pulling image "{image}"'
+            status["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
+            return
+        status["state"] = self._running()
+        pod["status"]["phase"] = "Running"
+        self.started.append(pod["metadata"]["uid"])
 
     def _running(self) -> dict[str, Any]:
         return {"running": {"startedAt": self._now()}}
@@ -137,6 +158,8 @@ class FakeLaunchers:
             self._start(value, name, value["spec"]["template"])
             return
         (status,) = pod["status"]["containerStatuses"]
+        if pod["status"]["phase"] == "Pending":
+            return
         if "terminated" in status["state"]:
             pause = {"waiting": {"reason": "CrashLoopBackOff"}}
             status |= {"lastState": status["state"], "state": pause}
@@ -153,7 +176,7 @@ class FakeLaunchers:
             return
         if pod is None:
             self._start(value, name, value["spec"]["template"])
-        elif pod["status"]["phase"] != "Running":
+        elif pod["status"]["phase"] not in ("Pending", "Running"):
             kind = "Complete" if pod["status"]["phase"] == "Succeeded" else "Failed"
             value["status"] = {"conditions": [{"type": kind, "status": "True"}]}
 
@@ -167,8 +190,8 @@ class FakeLaunchers:
                 self._submit(value, name)
             case "PENDING_RERUN" if not self.is_stuck:
                 self._submit(value, name)
-            case "SUBMITTED":
-                state["state"] = "RUNNING"
+            case "SUBMITTED" if pod is None or pod["status"]["phase"] != "Pending":
+                state["state"] = "RUNNING"  # else it stays for ever, and does not say why
             case "RUNNING":
                 self._look_at_driver(status, pod)
             case "FAILING":
@@ -180,8 +203,9 @@ class FakeLaunchers:
             self.cluster.remove(ref_of(pod))
 
     def _submit(self, value: dict[str, Any], name: str) -> None:
-        self._start(value, name, value["spec"]["driver"]["template"])
-        if self._pod(value, name) in self.drivers():
+        self._start(value, name, value["spec"]["driver"]["template"], value["spec"]["image"])
+        pod = self._pod(value, name)
+        if pod is not None and pod["status"]["phase"] in ("Pending", "Running"):
             status = value["status"]
             status["applicationState"] = {"state": "SUBMITTED"}
             status["executionAttempts"] = status.get("executionAttempts", 0) + 1
@@ -207,17 +231,47 @@ class FakeLaunchers:
         status["currentAttemptSummary"] = {"attemptInfo": {"id": status["number"]}}
         match state["currentStateSummary"]:
             case "Submitted" | "ScheduledToRestart":
-                self._start(value, name, value["spec"]["driverSpec"]["podTemplateSpec"])
-                if self._pod(value, name):
-                    state["currentStateSummary"] = "RunningHealthy"
+                image = value["spec"]["sparkConf"]["spark.kubernetes.container.image"]
+                template = value["spec"]["driverSpec"]["podTemplateSpec"]
+                self._start(value, name, template, image)
+                if (pod := self._pod(value, name)) is not None:
+                    self._apache_looks(value, pod)
+            case "DriverRequested" if pod is not None:
+                self._apache_looks(value, pod)
             case "RunningHealthy" if pod is None or pod["status"]["phase"] != "Running":
                 statuses = [] if pod is None else pod["status"]["containerStatuses"]
                 good = pod is not None and pod["status"]["phase"] == "Succeeded"
                 state["currentStateSummary"] = "Succeeded" if good else "Failed"
                 state["lastObservedDriverStatus"] = {"containerStatuses": statuses}
-            case "Failed":
-                status["number"] += 1
-                state["currentStateSummary"] = "ScheduledToRestart"
+            case "Failed" | "DriverStartTimedOut":
+                self._apache_after(value, pod)
+
+    def _apache_looks(self, value: dict[str, Any], pod: dict[str, Any]) -> None:
+        """At a driver that was asked for: it runs, is awaited, or has not come in time."""
+        now_s, status = self.cluster.clock.now_s(), value["status"]
+        state = "RunningHealthy"
+        if pod["status"]["phase"] == "Pending":
+            asked_s = status.setdefault("asked", now_s)
+            is_late = now_s - asked_s >= APACHE_START_S
+            state = "DriverStartTimedOut" if is_late else "DriverRequested"
+        if state != "DriverRequested":
+            status.pop("asked", None)
+        status["currentState"]["currentStateSummary"] = state
+
+    def _apache_after(self, value: dict[str, Any], pod: dict[str, Any] | None) -> None:
+        """A failure: another attempt, or the end, which keeps the pod as we ask for."""
+        status, config = value["status"], value["spec"]["applicationTolerations"]["restartConfig"]
+        ended = {"stateTransitionHistory": {"0": status.pop("currentState")}}
+        is_over = status["number"] >= config["maxRestartAttempts"]
+        if config["restartPolicy"] == "Never" or is_over:
+            summary = "TerminatedWithoutReleaseResources"
+            status |= {**ended, "currentState": {"currentStateSummary": summary}}
+            return
+        status["number"] += 1
+        status["previousAttemptSummary"] = ended
+        status["currentState"] = {"currentStateSummary": "ScheduledToRestart"}
+        if pod is not None and pod["status"]["phase"] == "Pending":
+            self.cluster.remove(ref_of(pod))
 
 
 def _container(pod: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,10 @@ _IMMUTABLE = ("selector", "serviceName", "podManagementPolicy", "volumeClaimTemp
 
 
 class FakeStatefulSets:
-    """Acts at once on each write: makes claims, pods, replaces them; pods are ready at once."""
+    """Acts at once on each write: makes claims, pods, replaces them.
+
+    Pods are ready at once, as long as their claims are bound and their image is there.
+    """
 
     def __init__(self, cluster: FakeCluster, on_start: Callable[[Object], None]) -> None:
         self._cluster = cluster
@@ -23,6 +26,9 @@ class FakeStatefulSets:
         self.binds_claims = True
         self.grows_volumes = True
         self.is_asleep = False
+        self.missing_images: set[str] = set()
+        self.refused_images: set[str] = set()
+        """No pod with one of these is let into the cluster."""
         self.started: list[str] = []
         """Uids of all pods that ever were."""
         cluster.watchers.append(self._watch)
@@ -88,16 +94,15 @@ class FakeStatefulSets:
         is_bound = all(self._claim(value, item) for item in
                        value["spec"].get("volumeClaimTemplates", ()))  # fmt: skip
         if found is None:
-            self._start(value, pod, is_ready=is_bound)
+            self._start(value, pod, is_bound=is_bound)
             return
         self._adopt(found, value)
-        is_rolling = value["spec"]["updateStrategy"]["type"] == "RollingUpdate"
-        is_same = found["spec"] == _running(value)
-        if is_rolling and not (is_same and _marks(found) == _marks(value["spec"]["template"])):
+        if _is_rolling(value, found):
             self._cluster.remove(pod)  # and its end leads here again
-        elif is_bound and not found["status"]["conditions"]:
-            self._cluster.change(pod, status=_READY)
-            self._on_start(found)
+        elif not found["status"]["conditions"]:
+            self._cluster.change(pod, status=self._status(found, is_bound=is_bound))
+            if _is_ready(self._cluster.objects[pod]):
+                self._on_start(found)
 
     def _adopt(self, child: dict[str, Any], owner: Mapping[str, Any]) -> None:
         child["metadata"]["ownerReferences"] = [_reference(owner)]
@@ -131,20 +136,46 @@ class FakeStatefulSets:
             status = {"phase": "Bound", "capacity": {"storage": capacity}}  # type: ignore[dict-item]
         self._cluster.change(ref, status=status)
 
-    def _start(self, value: Mapping[str, Any], pod: Ref, *, is_ready: bool) -> None:
+    def _status(self, pod: Mapping[str, Any], *, is_bound: bool) -> dict[str, Any]:
+        """As the kubelet tells it of a pod whose container has not run before."""
+        (container,) = pod["spec"]["containers"]
+        row = {"name": container["name"], "ready": False, "restartCount": 0}
+        if not is_bound:
+            return {"phase": "Pending", "conditions": []}
+        if container["image"] in self.missing_images:
+            text = f'Back-off pulling image "{container["image"]}"'
+            row |= {"state": {"waiting": {"reason": "ImagePullBackOff", "message": text}}}
+            return {"phase": "Pending", "conditions": [], "containerStatuses": [row]}
+        row |= {"ready": True, "started": True, "state": {"running": {}}}
+        ready = {"type": "Ready", "status": "True"}
+        return {"phase": "Running", "conditions": [ready], "containerStatuses": [row]}
+
+    def _start(self, value: Mapping[str, Any], pod: Ref, *, is_bound: bool) -> None:
         template = value["spec"]["template"]
+        if template["spec"]["containers"][0]["image"] in self.refused_images:
+            return
         metadata = {"name": pod.name, **copy.deepcopy(template["metadata"])}
         made = self._cluster.put(
             {"apiVersion": "v1", "kind": "Pod", "spec": _running(value),
              "metadata": {**metadata, "ownerReferences": [_reference(value)]},
-             "status": _READY if is_ready else {"conditions": []}}, namespace=pod.namespace,
+             "status": self._status(template, is_bound=is_bound)}, namespace=pod.namespace,
         )  # fmt: skip
         self.started.append(made["metadata"]["uid"])
-        if is_ready:
+        if _is_ready(made):
             self._on_start(made)
 
 
-_READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+def _is_rolling(value: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Whether the controller replaces a pod by one of another template."""
+    spec = value["spec"]
+    if spec["podManagementPolicy"] != "Parallel" and not _is_ready(pod):
+        return False  # one by one in their order: nothing comes after a pod that is not ready
+    is_same = pod["spec"] == _running(value) and _marks(pod) == _marks(spec["template"])
+    return spec["updateStrategy"]["type"] == "RollingUpdate" and not is_same
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    return any(row["type"] == "Ready" for row in pod["status"]["conditions"])
 
 
 def _running(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 from iggy_operator import units
+from iggy_operator.desired.broker_pod import CONTAINER
 from iggy_operator.desired.metadata import RESTART_AT, Manifest
-from iggy_operator.desired.staging import Change, change, stage
+from iggy_operator.desired.staging import Change, change, is_stuck, stage
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
 
@@ -149,8 +150,11 @@ def decide_rollout(
 ) -> Rollout:
     """From the StatefulSet and the pod that are there to the one that is wanted.
 
-    `releases_restart`: it may take over now what only a new release renders.
+    `releases_restart`: it may take over now what only a new release renders. A pod that never ran
+    takes over everything, and is deleted where its StatefulSet waits for that.
     """
+    is_idle = pod is not None and is_stuck(pod, CONTAINER)
+    releases_restart = releases_restart or is_idle
     staged = stage(stateful_set, wanted, releases_restart=releases_restart)
     rendered = wanted["spec"]["template"]["metadata"]["annotations"]
     lacks = Change.NONE if pod is None else change(_annotations(pod), rendered)
@@ -162,9 +166,10 @@ def decide_rollout(
         manifest = _on_delete(manifest)
         waiting = ("the pod template of this release of the operator",)
     is_release = bool(waiting) and not is_manual
-    if is_manual and lacks is Change.USER:
+    if is_manual and lacks is Change.USER and not is_idle:
         waiting = ("a change of the spec: delete the pod, or set the annotation restart-at",)
-    restart = is_manual and pod is not None and _asks_for_restart(pod, rendered)
+    is_asked = pod is not None and _asks_for_restart(pod, rendered)
+    restart = is_manual and (is_asked or (is_idle and lacks is not Change.NONE))
     step, problem = _step(stateful_set, manifest)
     due = (Change.USER, Change.RESTART, *([Change.RELEASE] if releases_restart else []))
     is_due = lacks in due and not is_manual and step == "Apply"

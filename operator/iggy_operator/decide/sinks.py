@@ -11,6 +11,7 @@ _LAUNCHER_FIELDS: Final = frozenset({"checkpoint", "lag", "restart", "spark", "s
 RETRIES_RESET_S: Final = 600
 """A job that ran this long starts with a fresh count of retries."""
 PAUSE_S_MIN: Final = 1
+CARRIED_OVER: Final = "all messages are carried over"
 EXIT_FINISHED: Final = 0
 EXIT_CONFIGURATION: Final = 2
 EXIT_DATA_LOSS: Final = 4
@@ -44,7 +45,7 @@ def after_exit(sink: Sink, exit_code: int, *, retries: int, ran_s: float, error:
     if ran_s >= RETRIES_RESET_S:
         retries = 0
     if exit_code == EXIT_FINISHED and sink.spec["trigger"]["mode"] == "AvailableNow":
-        return AfterExit(Reason.COMPLETED, "all messages are carried over", None, 0)
+        return AfterExit(Reason.COMPLETED, CARRIED_OVER, None, 0)
     if exit_code in (EXIT_CONFIGURATION, EXIT_DATA_LOSS):
         return AfterExit(Reason.DRIVER_FAILED, error, None, retries)
     if not _may_restart(sink.restart, exit_code):

@@ -2,7 +2,8 @@
 
 A pod carries two hashes: of what the user asked for, and of everything that a release renders from
 it. A user's change restarts at once. A change that only a new release brings waits for the next
-one of the user, or for somebody who asks for the restart.
+one of the user, or for somebody who asks for the restart. A pod that never ran waits for nobody: so
+a wrong image of the installation heals once it is corrected.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,22 @@ class Change(Enum):
     RELEASE = "what a new release of the operator brings"
     USER = "a change of the resource"
     RESTART = "a restart that was asked for"
+
+
+_ON_ITS_WAY: Final = ("ContainerCreating", "PodInitializing")
+
+
+def is_stuck(pod: Mapping[str, Any], container: str) -> bool:
+    """Whether a pod's container has never run and cannot start, as without its image.
+
+    Nothing is disturbed when such a pod goes.
+    """
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        if status.get("name") == container:
+            reason = ((status.get("state") or {}).get("waiting") or {}).get("reason")
+            has_run = status.get("restartCount") or status.get("lastState")
+            return bool(reason) and reason not in _ON_ITS_WAY and not has_run
+    return False
 
 
 def marks(*, asked: object, rendered: object, restart_at: str) -> dict[str, str]:
@@ -64,7 +81,7 @@ def stage(
 ) -> Staged:
     """The StatefulSet to apply, with the running pod template as long as the new one must wait.
 
-    `releases_restart`: a new release may restart, too.
+    `releases_restart`: a new release may restart, too, or there is nothing that runs.
     """
     if running is None:
         return Staged(wanted, Change.NONE)

@@ -27,7 +27,7 @@ from iggy_operator.kinds import broker_report, root_password
 from iggy_operator.kinds.broker_report import Facts
 from iggy_operator.kinds.common import Note, Verdict, World
 from iggy_operator.kinds.root_password import Root
-from iggy_operator.objects import annotation, is_deleting, ref_of, uid_of
+from iggy_operator.objects import annotation, is_deleting, ref_of, status_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.reporting import trouble
 from iggy_operator.resources import Broker
@@ -64,13 +64,18 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     has_acted = False
     if may_act:
         has_acted, missing = await _act(world, entry, plan)
+    else:
+        plan = replace(plan, rollout=_left_alone(plan.rollout))
     facts = await _facts(world, entry, plan, has_acted=has_acted)
     service = plan.live.get(Ref("Service", entry.ref.namespace, broker_names(entry.ref.name).base))
     facts = replace(facts, root_secret_name=root.name, missing=missing, service=service)
     notes: tuple[Note, ...] = ()
     if broker_report.is_serving(facts):
         facts = await _asked(world, entry, facts)
-        facts, notes = await _root_followed(world, entry, facts, root if may_act else None)
+        if may_act:
+            facts, notes = await _root_followed(world, entry, facts, root)
+        else:
+            facts = replace(facts, root_problem=root.problem)
     if not broker_report.is_under_way(facts) and not plan.rollout.is_release:
         world.turns.give_back(entry.ref)
     conditions = broker_report.conditions_of(facts)
@@ -102,13 +107,23 @@ def _rollout(
     rendered: Manifest,
 ) -> Rollout:
     """A new release waits, or takes its turn, as the installation says."""
-    rollout = decide_rollout(stateful_set, pod, rendered)
+    # No pod, as where the cluster refuses to make it: as long as it never served, none waits.
+    is_unborn = pod is None and "version" not in status_of(entry.value)
+    rollout = decide_rollout(stateful_set, pod, rendered, releases_restart=is_unborn)
     if not rollout.is_release or not world.product.restart_on_upgrade:
         return rollout
     other = world.turns.take(entry.ref, world.cache.of_kind("IggyBroker"))
     if other is None:
         return decide_rollout(stateful_set, pod, rendered, releases_restart=True)
     return replace(rollout, waiting=(*rollout.waiting, f"{other} is restarted first"))
+
+
+def _left_alone(rollout: Rollout) -> Rollout:
+    """Of a paused broker: what would restart its pod waits."""
+    if not rollout.restarts:
+        return rollout
+    waiting = (*rollout.waiting, "what has changed while the broker was paused")
+    return replace(rollout, step="Keep", restarts=False, restart=False, waiting=waiting)
 
 
 def _children(world: World, entry: Entry, broker: Broker) -> tuple[Manifest, ...]:
@@ -188,11 +203,11 @@ async def _asked(world: World, entry: Entry, facts: Facts) -> Facts:
 
 
 async def _root_followed(
-    world: World, entry: Entry, facts: Facts, root: Root | None
+    world: World, entry: Entry, facts: Facts, root: Root
 ) -> tuple[Facts, tuple[Note, ...]]:
-    """Root's password becomes what is asked for, or what turns out to fit. `root` None: neither."""
+    """Root's password becomes what is asked for, or what turns out to fit."""
     is_denied = facts.trouble is not None and facts.trouble.reason is Reason.UNAUTHORIZED
-    if root is None or root.known is None or not (is_denied or facts.stats is not None):
+    if root.known is None or not (is_denied or facts.stats is not None):
         return facts, ()
     try:
         admin = await world.brokers.admin(world.cluster, entry)

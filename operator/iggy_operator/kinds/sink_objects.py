@@ -100,8 +100,8 @@ def _read(application: Object, pods: list[Object] | Any, sink: Sink) -> Reading:
     if launcher == "Native":
         return read_native(application, pods)
     if launcher == "Kubeflow":
-        return read_kubeflow(application, sink.restart)
-    return read_apache(application)
+        return read_kubeflow(application, sink.restart, _driver(pods))
+    return read_apache(application, _driver(pods))
 
 
 def _running_s(pods: Any, now_s: float) -> float:

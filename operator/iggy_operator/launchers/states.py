@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+from iggy_operator.desired.staging import is_stuck
 from iggy_operator.launchers.pods import DRIVER
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Restart
@@ -72,6 +73,8 @@ APACHE: Final[Mapping[str, Phase]] = {
     "Failed": Phase.FAILING,
     "Succeeded": Phase.FINISHED,
 }
+# Apache's operator has given up on a driver before its container ran.
+_NOT_STARTED: Final = "DriverStartTimedOut"
 # Both ends of Apache's say nothing about how it ended: the entry before does.
 APACHE_ENDS: Final = ("ResourceReleased", "TerminatedWithoutReleaseResources")
 REASONS: Final[Mapping[Phase, Reason]] = {
@@ -104,6 +107,8 @@ class Reading:
     web_ui: str = ""
     stuck_after_s: float | None = None
     """It should have left this state by then: make it anew."""
+    is_stuck: bool = False
+    """The driver never ran, and what it waits for does not come, such as its image."""
 
     def reason(self, *, is_bounded: bool) -> Reason:
         """For the condition Available. A stream that ends well is a failure, too."""
@@ -116,8 +121,10 @@ _KUBEFLOW_EXIT: Final = re.compile(r"ExitCode: ([0-9]+)")
 _JAVA_MESSAGE: Final = re.compile(r"Message: ([^\n]+)")
 
 
-def read_kubeflow(application: Mapping[str, Any], restart: Restart) -> Reading:
-    """A SparkApplication of Kubeflow's."""
+def read_kubeflow(
+    application: Mapping[str, Any], restart: Restart, driver_pod: Mapping[str, Any] | None = None
+) -> Reading:
+    """A SparkApplication of Kubeflow's. Of a driver that cannot start only its pod tells."""
     status = application.get("status") or {}
     current = status.get("applicationState") or {}
     state = current.get("state") or ""
@@ -127,7 +134,7 @@ def read_kubeflow(application: Mapping[str, Any], restart: Restart) -> Reading:
     attempts = status.get("executionAttempts") or 0
     # It waits so long since the submission; a longer run is tried again at once.
     wait_s = restart.pause_s_max * max(1, attempts) + RERUN_EXTRA_S
-    return Reading(
+    reading = Reading(
         phase=KUBEFLOW.get(state, Phase.UNKNOWN),
         state=state,
         message=short(text),
@@ -138,10 +145,13 @@ def read_kubeflow(application: Mapping[str, Any], restart: Restart) -> Reading:
         web_ui=driver.get("webUIServiceName") or "",
         stuck_after_s=wait_s if state == "PENDING_RERUN" else None,
     )
+    return _with_pod(reading, driver_pod)
 
 
-def read_apache(application: Mapping[str, Any]) -> Reading:
-    """A SparkApplication of Apache's."""
+def read_apache(
+    application: Mapping[str, Any], driver_pod: Mapping[str, Any] | None = None
+) -> Reading:
+    """A SparkApplication of Apache's. Of a driver that cannot start its pod tells first."""
     status = application.get("status") or {}
     current = status.get("currentState") or {}
     state = current.get("currentStateSummary") or ""
@@ -160,14 +170,27 @@ def read_apache(application: Mapping[str, Any]) -> Reading:
     if code is None and last.get("currentStateSummary") == "Succeeded":
         code = 0  # which it does not tell
     message = _last_words(containers) or current.get("message") or before.get("message")
-    return Reading(
+    has_waited = last.get("currentStateSummary") == _NOT_STARTED
+    if has_waited and not message:
+        message = "the driver did not start in time"
+    reading = Reading(
         phase=phase,
         state=state,
         message=short(message or ""),
         exit_code=code,
         attempts=number + 1 if state else 0,
         driver_pod=f"{application['metadata']['name']}-{number}-driver" if state else "",
+        is_stuck=has_waited,
     )
+    return _with_pod(reading, driver_pod)
+
+
+def _with_pod(reading: Reading, pod: Mapping[str, Any] | None) -> Reading:
+    """What the driver's pod adds, as long as nothing runs in it."""
+    if pod is None or reading.phase is not Phase.PENDING:
+        return reading
+    message = reading.message or pod_trouble(pod)
+    return replace(reading, message=message, is_stuck=is_stuck(pod, DRIVER))
 
 
 def _before_the_end(status: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -196,7 +219,8 @@ def read_native(application: Mapping[str, Any], pods: Sequence[Mapping[str, Any]
         return ended if pod is None else replace(ended, **_pod_facts(pod))
     if pod is None:
         return Reading(Phase.PENDING, "", "the pod is not there yet")
-    return Reading(_pod_phase(pod), _pod_state(pod), **_pod_facts(pod))
+    reading = Reading(_pod_phase(pod), _pod_state(pod), **_pod_facts(pod))
+    return replace(reading, is_stuck=is_stuck(pod, DRIVER))
 
 
 def _job_end(job: Mapping[str, Any]) -> Reading | None:

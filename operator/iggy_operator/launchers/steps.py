@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
-from iggy_operator.decide.sinks import EXIT_FINISHED, RETRIES_RESET_S, after_exit
+from iggy_operator.decide.sinks import (
+    CARRIED_OVER,
+    EXIT_FINISHED,
+    EXIT_STOPPED,
+    RETRIES_RESET_S,
+    after_exit,
+)
 from iggy_operator.desired.metadata import RESTART_AT, USER_HASH
 from iggy_operator.desired.staging import Change, change
 from iggy_operator.launchers.states import Phase, Reading
@@ -44,6 +50,7 @@ class Record:
     ended: str = ""
     """The reason why nobody starts it again before the sink changes; empty while somebody does."""
     error: str = ""
+    """Why it failed last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +107,29 @@ def plan(look: Look) -> Plan:
         return Plan(Step.KEEP, Reason.RECONCILING, text, record, SOON_S)
     if look.hold is not None:
         return Plan(Step.STOP, look.hold.reason, look.hold.message, record, SOON_S)
-    annotations = look.application["metadata"].get("annotations", {})
-    if change(annotations, look.marks) in (Change.USER, Change.RESTART):
-        text = "the sink has changed: the job is stopped, and started anew"
-        return Plan(Step.STOP, Reason.RECONCILING, text, Record(hash=record.hash), SOON_S)
+    if (replaced := _replaced(look, record)) is not None:
+        return replaced
     if record.ended:
         step = Step.STOP if _would_loop(look) else Step.KEEP
         again_s = SOON_S if step is Step.STOP else None
-        return Plan(step, _reason(record.ended), record.error, record, again_s)
+        return Plan(step, _reason(record.ended), _why(look.sink, record), record, again_s)
     return _by_phase(look, record)
+
+
+def _replaced(look: Look, record: Record) -> Plan | None:
+    """A step towards another application, if this one lacks what cannot wait."""
+    assert look.application is not None and look.reading is not None, "there is one"
+    lacks = change(look.application["metadata"].get("annotations", {}), look.marks)
+    if lacks in (Change.USER, Change.RESTART):
+        text = "the sink has changed: the job is stopped, and started anew"
+        return Plan(Step.STOP, Reason.RECONCILING, text, Record(hash=record.hash), SOON_S)
+    if lacks is Change.RELEASE and look.reading.is_stuck and not record.ended:
+        text = "the driver never ran: the job is made anew, as this release makes it"
+        fresh = replace(record, attempts=0)
+        # The status says so before the application is gone: after a crash the count begins anew.
+        step, again_s = (Step.KEEP, 0.1) if record.attempts else (Step.STOP, SOON_S)
+        return Plan(step, Reason.RECONCILING, text, fresh, again_s)
+    return None
 
 
 def _without(look: Look) -> Plan:
@@ -121,7 +142,7 @@ def _without(look: Look) -> Plan:
         return Plan(Step.KEEP, look.hold.reason, look.hold.message, record)
     is_changed = _is_changed(record, look.marks)
     if record.ended and not is_changed:
-        return Plan(Step.KEEP, _reason(record.ended), record.error, record)
+        return Plan(Step.KEEP, _reason(record.ended), _why(look.sink, record), record)
     if look.wait is not None:
         return Plan(Step.KEEP, look.wait.reason, look.wait.message, record, SOON_S)
     fresh = replace(
@@ -170,8 +191,22 @@ def _counted(look: Look) -> Record:
         starts=starts,
         attempts=attempts,
         ended=before.ended if is_same else "",
-        error=look.reading.message or before.error,
+        error=_failure(look) or before.error,
     )
+
+
+def _failure(look: Look) -> str:
+    """In what words the driver failed, if it did; what it says on its way up is no failure."""
+    reading = look.reading
+    assert reading is not None, "there is one"
+    is_good = _code(reading) == EXIT_STOPPED or (
+        reading.phase is Phase.FINISHED and _is_bounded(look.sink)
+    )
+    return "" if reading.phase not in _ENDED or is_good else reading.message
+
+
+def _is_bounded(sink: Sink) -> bool:
+    return bool(sink.spec["trigger"]["mode"] == "AvailableNow")
 
 
 def _would_loop(look: Look) -> bool:
@@ -183,8 +218,7 @@ def _would_loop(look: Look) -> bool:
 def _by_phase(look: Look, record: Record) -> Plan:
     reading, sink = look.reading, look.sink
     assert reading is not None and look.application is not None, "there is one"
-    is_bounded = sink.spec["trigger"]["mode"] == "AvailableNow"
-    reason = reading.reason(is_bounded=is_bounded)
+    reason = reading.reason(is_bounded=_is_bounded(sink))
     if reading.phase not in _ENDED:
         # One that failed lately may fail again, and be running again a moment later.
         is_shaky = reading.phase is Phase.PENDING or record.attempts > 1
@@ -195,13 +229,15 @@ def _by_phase(look: Look, record: Record) -> Plan:
     if look.application["kind"] == "Job" and reading.phase is Phase.FAILED:
         retries = max(retries, sink.restart.retries_max)  # it has tried that often itself
     after = after_exit(sink, _code(reading), retries=retries, ran_s=0, error=text)
-    if after.pause_s is None:
-        given_up = replace(record, ended=str(after.reason), error=after.message)
+    # What never ran is waited for as a pod waits for its image: for ever.
+    if after.pause_s is None and not reading.is_stuck:
+        error = record.error if after.message == CARRIED_OVER else after.message
+        given_up = replace(record, ended=str(after.reason), error=error)
         # The status says so before the application is stopped: after a crash nobody starts it.
         again_s = 0.1 if _would_loop(look) else None
         return Plan(Step.KEEP, after.reason, after.message, given_up, again_s)
     is_failing = reading.phase is Phase.FAILING  # whoever launches it tries again
-    pause_s = reading.stuck_after_s if is_failing else after.pause_s
+    pause_s = reading.stuck_after_s if is_failing else after.pause_s or sink.restart.pause_s_max
     waited_s = look.now_s - look.since_s
     if pause_s is None or waited_s < pause_s:
         again_s = SOON_S if is_failing or pause_s is None else pause_s - waited_s
@@ -218,6 +254,12 @@ def _code(reading: Reading) -> int:
     if reading.exit_code is None or reading.phase is Phase.REFUSED:
         return _EXIT_FAILED
     return reading.exit_code
+
+
+def _why(sink: Sink, record: Record) -> str:
+    """Why nobody starts it."""
+    is_done = record.ended == Reason.COMPLETED and _is_bounded(sink)
+    return CARRIED_OVER if is_done else record.error
 
 
 def _reason(text: str) -> Reason:
