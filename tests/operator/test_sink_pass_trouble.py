@@ -7,7 +7,7 @@ import pytest
 from iggy_operator.cluster import Ref
 from iggy_operator.kinds.user import UNRESOLVED_MAX
 from iggy_operator.launchers.steps import SOON_S
-from sink_scene import GROUP, SINK, Scene, play
+from sink_scene import GROUP, SINK, Scene, play, sink_of
 
 
 def reading(grants: list[tuple[str, list[str]]]) -> dict[str, Any]:
@@ -59,6 +59,29 @@ def test_suspend_is_followed_without_a_topic() -> None:
         await scene.go(60)
         assert scene.launchers.applications() == []
         assert scene.says() == ("False", "TopicNotFound")
+        assert scene.says("Available") == ("False", "Suspended")
+        assert scene.says("Progressing") == ("False", "Synced")
+        assert not {"uid", "name", "state"} & scene.status["application"].keys()
+
+        scene.world.give_topic()
+        scene.change(suspend=False)
+        await scene.go(120)
+        assert scene.says() == scene.says("Available") == ("True", "Running")
+        assert scene.status["application"]["attempts"] == 1  # a start that was asked for
+        assert "ApplicationGone" not in {event.reason for event in scene.world.cluster.events}
+
+    play(scenario)
+
+
+def test_a_stop_without_a_topic_is_told_while_it_takes_its_time() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given()
+        scene.world.cluster.remove(Ref("IggyTopic", "shop", "orders"))
+        scene.change(suspend=True)
+        await scene.world.settle()  # its pods are not gone yet
+        assert scene.launchers.drivers()
+        assert scene.says("Available") == ("False", "Suspended")
+        assert scene.says("Progressing") == ("True", "Suspended")
 
     play(scenario)
 
@@ -99,18 +122,19 @@ def test_a_grant_of_the_future_keeps_no_sink_waiting(
 
 def test_a_sink_waits_for_the_grant_on_its_own_topic() -> None:
     async def scenario(scene: Scene) -> None:
-        grants = [("shop", ["orders", "later"])]
-        scene.world.give_user("reader", permissions=reading(grants))
+        topic = scene.world.give_topic()
+        scene.world.cluster.annotate(topic, "paused", "true")
+        scene.world.give_user("reader", permissions=reading([("shop", ["orders", "later"])]))
         scene.world.give_broker()
-        await scene.world.resync()  # before there is a stream, or a topic
-        scene.world.cluster.annotate(Ref("IggyUser", "shop", "reader"), "paused", "true")
-        await scene.given(userRef={"name": "reader"})
+        scene.world.give_stream()
+        scene.world.cluster.put(sink_of(userRef={"name": "reader"}))
+        await scene.go(60)
         assert scene.launchers.applications() == []
         assert scene.says() == ("False", "UnresolvedGrants")
-        assert scene.world.message(SINK).endswith("waits for shop")
+        assert scene.world.message(SINK).endswith("waits for shop/orders")
 
-        scene.world.cluster.annotate(Ref("IggyUser", "shop", "reader"), "paused", None)
-        await scene.go(120)
+        scene.world.cluster.annotate(topic, "paused", None)
+        await scene.go(60)
         assert scene.says() == ("True", "Running")
 
     play(scenario)

@@ -59,10 +59,13 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
         job = _job(world, entry, sink, place)
         if texts := problems(job, launcher):
             raise Blocked(Reason.UNSUPPORTED, "; ".join(texts))
-    except Blocked:
-        if sink.is_suspended and may_act and found.application is not None:
+    except Blocked as error:
+        if not sink.is_suspended or not may_act:
+            raise
+        if found.application is not None:
             await sink_objects.stop(world, found.application)
-        raise
+        report = sink_report.suspended(found, status_of(entry.value))
+        return Verdict(report, stopped_by=error)
     children = sink_children(job, launcher)
     return await _bring_in_line(world, entry, place, (found, job, children), may_act=may_act)
 
@@ -266,7 +269,7 @@ def _is_acknowledged(place: _Place) -> bool:
 def _hold(sink: Sink, place: _Place, known: str) -> Stop | None:
     """Why the sink must not run."""
     if sink.is_suspended:
-        return Stop(Reason.SUSPENDED, "suspend is true: everything is kept, nothing runs")
+        return Stop(Reason.SUSPENDED, sink_report.SUSPENDED)
     now = place.incarnation
     is_other = bool(known and now and known != now)
     if is_other and sink.spec["onTopicRecreated"] == "Pause" and not _is_acknowledged(place):

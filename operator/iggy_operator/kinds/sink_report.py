@@ -34,6 +34,11 @@ from iggy_operator.status import Report
 
 STOPPING: Final = "Stopping"
 """State of an application that we have deleted, while it is still there."""
+SUSPENDED: Final = "suspend is true: everything is kept, nothing runs"
+_OF_APPLICATION: Final = (
+    "name", "uid", "state", "driverPod", "sparkApplicationId", "webUI", "lastSubmissionTime",
+)  # fmt: skip
+"""What a status says of an application as long as there is one."""
 _MOVING: Final = frozenset({Reason.PENDING, Reason.RECONCILING, Reason.DRIVER_PENDING})
 _RUNS: Final = frozenset({Phase.RUNNING, Phase.SHORT})
 
@@ -76,6 +81,26 @@ def verdict(facts: Facts, old: Mapping[str, Any], *, now_s: float) -> Verdict:
     pauses = (facts.plan.again_s, None if blocked is None else blocked.again_s)
     waits = [pause_s for pause_s in pauses if pause_s is not None]
     return Verdict(Report(tuple(rows), fields), _notes(facts), again_s=min(waits, default=None))
+
+
+def suspended(found: Found, old: Mapping[str, Any]) -> Report:
+    """Of a suspended sink whose topic or broker is not to be had: it is stopped all the same."""
+    is_ending = found.application is not None or bool(found.remains)
+    rows = (
+        condition(AVAILABLE, False, Reason.SUSPENDED, SUSPENDED),
+        condition(PROGRESSING, True, Reason.SUSPENDED, SUSPENDED)
+        if is_ending
+        else condition(PROGRESSING, False, Reason.SYNCED),
+    )
+    before = old.get("application")
+    if before is None:
+        return Report(rows)
+    fields = {**before, "attempts": 0}  # the next start follows on a wish, not on a failure
+    if found.application is not None:
+        fields["state"] = STOPPING
+    else:
+        fields = {name: item for name, item in fields.items() if name not in _OF_APPLICATION}
+    return Report(rows, {"application": fields})
 
 
 def _notes(facts: Facts) -> tuple[Note, ...]:
