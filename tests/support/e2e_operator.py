@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from e2e_helm import Helm
 from e2e_kubectl import Document, Kubectl, Refused
 from e2e_namespaces import Namespaces
+from waiting import wait_until
 
 CHART = Path(__file__).parents[2] / "charts" / "iggy-operator"
 RELEASE = "iggy-operator"  # and so the name of its Deployment
@@ -21,7 +23,7 @@ SELECTOR = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=op
 DEPLOYMENT = f"deployment/{RELEASE}"
 READY_S = 180.0
 GONE_S = 120.0
-KINDS = "iggysinks,iggytopics,iggystreams,iggyusers,iggybrokers"
+KINDS = ("iggysinks", "iggytopics", "iggystreams", "iggyusers", "iggybrokers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +64,20 @@ class Operator:
     def clear(self) -> None:
         """Delete everything of ours in `work`, and return when the operator has let go of it."""
         try:
-            self.work.delete(KINDS, "--all", within_s=GONE_S)
-        except Refused:
+            for kind in KINDS:
+                # kubectl's own waiting looks at one object after the other.
+                self.work("delete", kind, "--all", "--wait=false", within_s=GONE_S)
+                wait_until(partial(self._has_none, kind), f"no {kind} is left", GONE_S)
+        except AssertionError:
             self._force()
             raise
 
+    def _has_none(self, kind: str) -> bool:
+        return not self.work.items(kind)
+
     def _force(self) -> None:
         # Else the namespace would stay for ever, and with it everything in it.
-        for kind in KINDS.split(","):
+        for kind in KINDS:
             for one in self.work.items(kind):
                 patch = '{"metadata": {"finalizers": null}}'
                 self.work(
