@@ -33,7 +33,7 @@ class Reason(StrEnum):
     )
     PAUSED = (
         "Paused",
-        "An annotation tells the operator not to act; Ready keeps its last value",
+        "An annotation tells the operator not to act; only Ready keeps its last value",
         "Take the annotation `paused` or `unmanaged` away to go on",
     )
     HIBERNATED = (
@@ -94,7 +94,7 @@ class Reason(StrEnum):
     )
     MISSING = (
         "Missing",
-        "Somebody deleted the topic in the broker, and `missingPolicy` is Report",
+        "Somebody deleted it in the broker, and `missingPolicy` is Report or the object is paused",
         "Set `missingPolicy: Recreate` for an empty one, or restore the broker's volume",
     )
     RECREATED = (
@@ -104,7 +104,7 @@ class Reason(StrEnum):
     )
     DRIFTED = (
         "Drifted",
-        "Somebody changed the topic in the broker, and `driftPolicy` is Report",
+        "The broker has it otherwise, and `driftPolicy` is Report or the object is paused",
         "See `status.drift`; change the spec, or set `driftPolicy: Revert`",
     )
     IMMUTABLE_MISMATCH = (

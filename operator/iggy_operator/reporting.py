@@ -35,10 +35,13 @@ DOWN_GRACE_S: Final = 60.0
 """So long a broker may be away before Ready becomes Unknown: a restart is no news."""
 AGAIN_S_MIN: Final = 0.1
 """A wait of next to nothing would only be a spin."""
-# What a pass that must not act may still show.
-_OBSERVED: Final = frozenset(
-    {"partitions", "messages", "sizeBytes", "topics", "effective", "progress"}
-)
+# What later passes decide by: it must not move in a pass that does nothing about what it sees.
+_REMEMBERED: Final = frozenset(
+    {
+        "streamName", "streamId", "topicName", "topicId", "incarnation", "recreations",
+        "topicIncarnation",
+    }
+)  # fmt: skip
 _NAMES: Final = frozenset({ErrorCode.INVALID_STREAM_NAME, ErrorCode.INVALID_TOPIC_NAME})
 _CREDENTIALS: Final = frozenset(
     {Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.UNAUTHORIZED}
@@ -155,5 +158,7 @@ def acting(entry: Entry, verdict: Verdict) -> Verdict:
 def observing(verdict: Verdict) -> Verdict:
     """The verdict of a pass that may not act: what was seen is shown, Ready stays as it was."""
     text = "an annotation of this object says paused or unmanaged: nothing is changed anywhere"
-    fields = {name: item for name, item in verdict.report.fields.items() if name in _OBSERVED}
-    return Verdict(Report((condition(PAUSED, True, Reason.PAUSED, text),), fields))
+    seen = (row for row in verdict.report.conditions if row.type != READY)
+    conditions = (condition(PAUSED, True, Reason.PAUSED, text), *seen)
+    fields = {name: item for name, item in verdict.report.fields.items() if name not in _REMEMBERED}
+    return Verdict(Report(conditions, fields))

@@ -1,6 +1,6 @@
 """One stream: what to do about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iggy_operator.decide.actions import CreateStream, Decision, Reason
 from iggy_operator.resources import Stream
@@ -42,3 +42,14 @@ def decide_stream(
         message = "the stream was deleted in the broker and made again by somebody else"
         return Decision(is_recreated=True, reason=Reason.RECREATED, message=message)
     return Decision()
+
+
+def judge_stream(
+    desired: Stream, observed: ObservedStream | None, *, known: str | None = None
+) -> Decision:
+    """As `decide_stream`, where nothing may be done: what is true then."""
+    if observed is None:
+        message = f"stream {desired.stream_name} is not in the broker"
+        return Decision(is_synced=False, reason=Reason.MISSING, message=message)
+    decision = decide_stream(desired, observed, known=known)
+    return replace(decision, is_synced=not decision.is_recreated and decision.is_synced)

@@ -1,6 +1,6 @@
 """One topic: what to do about it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -69,6 +69,37 @@ def decide_topic(
         message = "the topic was deleted in the broker and made again by somebody else"
         decision = replace(decision, is_recreated=True, reason=Reason.RECREATED, message=message)
     return decision
+
+
+def judge_topic(
+    desired: Topic, observed: ObservedTopic | None, *, known: str | None = None
+) -> Decision:
+    """As `decide_topic`, where nothing may be done: what is true then, each difference a drift."""
+    if observed is None:
+        message = f"topic {desired.topic_name} is not in the broker"
+        return Decision(is_synced=False, reason=Reason.MISSING, message=message)
+    gentle = replace(desired, drift_policy="Report", may_drop_partitions=False)
+    decision = decide_topic(gentle, observed, known=known)
+    if not decision.is_ready:
+        return decision
+    drift = (*_undone(decision, observed), *decision.drift)
+    if not drift:
+        return replace(decision, actions=())
+    texts = [decision.message] if decision.is_recreated else []
+    message = "; ".join([*texts, *map(str, drift)]) + ": nothing is done while the object is paused"
+    return replace(
+        decision, actions=(), is_synced=False, reason=Reason.DRIFTED, message=message, drift=drift
+    )
+
+
+def _undone(decision: Decision, observed: ObservedTopic) -> Iterator[Drift]:
+    """What actions would bring in line."""
+    count = observed.partitions_count
+    for action in decision.actions:
+        if isinstance(action, AddPartitions):
+            yield Drift("partitions", str(count + action.count), str(count))
+        elif isinstance(action, CreateGroup):
+            yield Drift("consumerGroups", action.name, "not there")
 
 
 def _absent(desired: Topic, known: str | None) -> Decision:

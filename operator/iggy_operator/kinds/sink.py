@@ -12,7 +12,7 @@ from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import BrokerAdmin, BrokerDeniedError, BrokerError
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Ref
-from iggy_operator.desired.metadata import owner_of
+from iggy_operator.desired.metadata import RELEASE_HASH, RESTART_AT, USER_HASH, owner_of
 from iggy_operator.kinds import common, sink_objects, sink_report
 from iggy_operator.kinds.common import Release, Verdict, World
 from iggy_operator.kinds.sink_objects import Found
@@ -22,7 +22,7 @@ from iggy_operator.launchers.children import SinkChildren, problems, sink_childr
 from iggy_operator.launchers.choice import Launcher, choose
 from iggy_operator.launchers.job import SinkJob, Source
 from iggy_operator.launchers.kubeflow import SPARK_ACCOUNT
-from iggy_operator.launchers.steps import Look, Record, Step, Stop, plan
+from iggy_operator.launchers.steps import Look, Plan, Record, Step, Stop, plan
 from iggy_operator.objects import annotation, is_deleting, is_owned, status_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Key, Sink, Stream, Topic
@@ -93,21 +93,20 @@ async def _bring_in_line(
     old = status_of(entry.value)
     hold = _hold(sink, place, str(old.get("topicIncarnation", "")))
     needs = None if found.application else await _needs(world, entry, job, children)
-    step = plan(
-        Look(
-            sink=sink,
-            marks=children.application["metadata"]["annotations"],
-            record=_record(old.get("application") or {}),
-            now_s=world.clock.now_s(),
-            application=found.application,
-            reading=found.reading,
-            remains=found.remains,
-            hold=hold,
-            wait=credentials or checkpoint or needs or _topic_trouble(place),
-            running_s=found.running_s,
-            since_s=found.since_s,
-        )
+    look = Look(
+        sink=sink,
+        marks=children.application["metadata"]["annotations"],
+        record=_record(old.get("application") or {}),
+        now_s=world.clock.now_s(),
+        application=found.application,
+        reading=found.reading,
+        remains=found.remains,
+        hold=hold,
+        wait=credentials or checkpoint or needs or _topic_trouble(place),
+        running_s=found.running_s,
+        since_s=found.since_s,
     )
+    step = plan(look) if may_act else _as_it_is(look)
     if step.reason is Reason.SUSPENDED:  # the next start follows on a wish, not on a failure
         step = replace(step, record=replace(step.record, attempts=0))
     before = old.get("application") or {}
@@ -128,6 +127,17 @@ async def _bring_in_line(
     )  # fmt: skip
     facts = await _with_progress(world, place, facts, old.get("progress") or {})
     return sink_report.verdict(facts, old, now_s=world.clock.now_s())
+
+
+def _as_it_is(look: Look) -> Plan:
+    """Of a sink that must be left alone: what its job does, whatever should be done about it."""
+    if look.application is None:
+        text = "nothing is started while the sink is paused"
+        return Plan(Step.KEEP, Reason.PAUSED, text, look.record)
+    annotations = look.application["metadata"].get("annotations", {})
+    marks = {name: annotations.get(name, "") for name in (USER_HASH, RELEASE_HASH, RESTART_AT)}
+    found = plan(replace(look, marks=marks, hold=None))
+    return found if found.step is Step.KEEP else replace(found, step=Step.KEEP, again_s=None)
 
 
 async def _needs(world: World, entry: Entry, job: SinkJob, children: SinkChildren) -> Stop | None:

@@ -5,7 +5,7 @@ from iggy_operator.cache import Entry
 from iggy_operator.conditions import READY, SYNCED, condition
 from iggy_operator.decide.actions import Decision
 from iggy_operator.decide.deletion import Doomed, decide_stream_deletion
-from iggy_operator.decide.streams import ObservedStream, decide_stream
+from iggy_operator.decide.streams import ObservedStream, decide_stream, judge_stream
 from iggy_operator.kinds import common
 from iggy_operator.kinds.common import Note, Release, Verdict, World
 from iggy_operator.objects import has_finalizer, is_deleting, status_of
@@ -30,7 +30,8 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     seen = _observed(found)
     if known is None and seen is not None and common.has_begun(entry):
         known = seen.incarnation
-    decision = decide_stream(stream, seen, known=known)
+    judge = decide_stream if may_act else judge_stream
+    decision = judge(stream, seen, known=known)
     if may_act and decision.is_ready:
         await common.act(world, entry, admin, stream.stream_name, decision)
         found = (await admin.streams()).get(stream.stream_name)
@@ -78,6 +79,8 @@ def _verdict(stream: Stream, decision: Decision, found: replies.Stream | None) -
         raise Blocked(decision.reason, decision.message)
     ready = condition(READY, True, Reason.SYNCED, f"stream {stream.stream_name} is there")
     synced = condition(SYNCED, True, Reason.SYNCED)
+    if not decision.is_synced:
+        synced = condition(SYNCED, False, decision.reason, decision.message)
     fields: dict[str, object] = {}
     if found is not None:  # somebody may have deleted it again
         fields = {

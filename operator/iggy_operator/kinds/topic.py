@@ -18,7 +18,7 @@ from iggy_operator.conditions import (
 )
 from iggy_operator.decide.actions import AddPartitions, Decision, RemovePartitions, UpdateTopic
 from iggy_operator.decide.deletion import Doomed, decide_topic_deletion
-from iggy_operator.decide.topics import ObservedTopic, decide_topic
+from iggy_operator.decide.topics import ObservedTopic, decide_topic, judge_topic
 from iggy_operator.kinds import common, topic_sinks
 from iggy_operator.kinds.common import Note, Release, Verdict, World
 from iggy_operator.objects import annotation, has_finalizer, is_deleting, status_of
@@ -67,7 +67,8 @@ async def _in_broker(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     seen = await _observed(admin, stream, topic, header)
     if known is None and seen is not None and common.has_begun(entry):
         known = seen.incarnation
-    decision = decide_topic(topic, seen, known=known)
+    judge = decide_topic if may_act else judge_topic
+    decision = judge(topic, seen, known=known)
     if any(isinstance(action, RemovePartitions) for action in decision.actions):
         decision = await _decided_anew(world, entry, admin, stream, known=known)
     if may_act and decision.is_ready:

@@ -10,7 +10,7 @@ from iggy_operator.broker_admin import BrokerAdmin, BrokerRefusedError
 from iggy_operator.cache import Entry
 from iggy_operator.clock import time_text
 from iggy_operator.cluster import Object
-from iggy_operator.conditions import CREDENTIALS_READY, READY, SYNCED, condition
+from iggy_operator.conditions import CREDENTIALS_READY, READY, SYNCED, Condition, condition
 from iggy_operator.decide.users import in_order, is_rotation_due, wanted_permissions
 from iggy_operator.kinds import common, user_secrets, user_tokens
 from iggy_operator.kinds.common import Note, Release, Verdict, World
@@ -19,6 +19,7 @@ from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker, User
 from iggy_operator.status import Report
 from iggy_wire.errors import ErrorCode
+from iggy_wire.permissions import Permissions
 from iggy_wire.replies import UserDetails
 
 UNRESOLVED_MAX: Final = 32  # as the schema says
@@ -47,9 +48,9 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     if user.username == admin.login.username:
         text = f"{item.ref} is managed as user {user.username}: choose another username"
         raise Blocked(Reason.CONFLICT, text)
-    if not may_act:
-        return Verdict()
     case = _Case(world, entry, user, item.resource, admin)
+    if not may_act:
+        return await _seen(case)
     secret, source, notes = await _credentials(case)
     details = await admin.ask(access_calls.get_user(user.username))
     if details is None:
@@ -71,6 +72,32 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
         fields["lastRotationTime"] = time_text(world.clock.now_s())
     again_s = common.IMPORTED_S if "passwordSecretRef" in user.spec else None
     return Verdict(Report(_conditions(user, unresolved), fields), notes=notes, again_s=again_s)
+
+
+async def _seen(case: _Case) -> Verdict:
+    """Of a user that must be left alone: what is there, and what is not as it should be.
+
+    Raises Blocked, BrokerError, ClusterError.
+    """
+    user, shape = case.user, user_secrets.shape_of(case.entry)
+    await _imported(case)
+    secret = await user_secrets.own_secret(case.world, case.entry, shape)
+    credentials = condition(CREDENTIALS_READY, True, Reason.SYNCED)
+    if secret is None or user_secrets.value_of(secret, "password") is None:
+        text = f"there is no Secret {shape.name} with the user's password"
+        credentials = condition(CREDENTIALS_READY, False, Reason.SECRET_NOT_FOUND, text)
+    details = await case.admin.ask(access_calls.get_user(user.username))
+    wanted, unresolved = await _wanted_permissions(case)
+    if details is None:
+        text = f"user {user.username} is not in the broker"
+        synced = condition(SYNCED, False, Reason.MISSING, text)
+    elif _is_active(details) != user.is_active or in_order(details.permissions) != wanted:
+        text = "permissions or active differ in the broker: nothing is done while it is paused"
+        synced = condition(SYNCED, False, Reason.DRIFTED, text)
+    else:
+        synced = _synced(unresolved)
+    # Names that are there by now are not granted yet: sinks go on waiting by `unresolved`.
+    return Verdict(Report((credentials, synced)))
 
 
 async def release(world: World, entry: Entry) -> Release:
@@ -226,13 +253,25 @@ def _creation(user: User, password: str) -> Any:
     )
 
 
+def _is_active(details: UserDetails) -> bool:
+    return details.user.status == _ACTIVE
+
+
 async def _set_active(case: _Case, details: UserDetails) -> None:
-    if (details.user.status == _ACTIVE) != case.user.is_active:
+    if _is_active(details) != case.user.is_active:
         name, active = case.user.username, case.user.is_active
         await case.admin.ask(access_calls.update_user(name, username=None, active=active))
 
 
 async def _set_permissions(case: _Case, details: UserDetails) -> tuple[str, ...]:
+    """The names in the grants that are not in the broker."""
+    wanted, unresolved = await _wanted_permissions(case)
+    if in_order(details.permissions) != wanted:
+        await case.admin.ask(access_calls.update_permissions(case.user.username, wanted))
+    return unresolved
+
+
+async def _wanted_permissions(case: _Case) -> tuple[Permissions, tuple[str, ...]]:
     """Grants by number as they are today; the names that are not in the broker."""
     spec = case.user.spec["permissions"]
     streams = {name: stream.id for name, stream in (await case.admin.streams()).items()}
@@ -241,18 +280,19 @@ async def _set_permissions(case: _Case, details: UserDetails) -> tuple[str, ...]
         if entry.get("topics") and entry["stream"] in streams:
             found = await case.admin.topics(entry["stream"])
             topics |= {(entry["stream"], name): topic.id for name, topic in found.items()}
-    wanted, unresolved = wanted_permissions(spec, streams, topics)
-    if in_order(details.permissions) != wanted:
-        await case.admin.ask(access_calls.update_permissions(case.user.username, wanted))
-    return unresolved
+    return wanted_permissions(spec, streams, topics)
 
 
-def _conditions(user: User, unresolved: tuple[str, ...]) -> tuple[Any, ...]:
-    text = f"not in the broker: {', '.join(unresolved)}; granted as soon as they are"
+def _conditions(user: User, unresolved: tuple[str, ...]) -> tuple[Condition, ...]:
     return (
         condition(READY, True, Reason.SYNCED, f"user {user.username} is there"),
         condition(CREDENTIALS_READY, True, Reason.SYNCED),
-        condition(SYNCED, True, Reason.SYNCED)
-        if not unresolved
-        else condition(SYNCED, False, Reason.UNRESOLVED_GRANTS, text),
+        _synced(unresolved),
     )
+
+
+def _synced(unresolved: tuple[str, ...]) -> Condition:
+    if not unresolved:
+        return condition(SYNCED, True, Reason.SYNCED)
+    text = f"not in the broker: {', '.join(unresolved)}; granted as soon as they are"
+    return condition(SYNCED, False, Reason.UNRESOLVED_GRANTS, text)
