@@ -74,6 +74,7 @@ def test_a_sink_comes_once_the_installation_names_the_right_image(
 ) -> None:
     """After the test above: its broker serves."""
     serving = work.get("pod", POD)["metadata"]["uid"]
+    wait_until(lambda: work.exists("igk", SINK), f"{SINK} is made from its topic", READY_S)
     wait_for(work, IGK, ("False", "DriverPending"), f"iggykube/spark:{MISSING}")
     application = status(work, IGK)["application"]
     assert "error" not in application

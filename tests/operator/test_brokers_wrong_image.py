@@ -116,6 +116,13 @@ def test_a_stuck_pod_is_deleted_where_its_stateful_set_waits_for_that(
     assert not decide_rollout(wanted, pod_of(wanted, NO_IMAGE), wanted).restart
 
 
+def test_a_secret_for_pulling_is_taken_over_too() -> None:
+    running = broker(WRONG)
+    wanted = broker(replace(WRONG, image_pull_secrets=("mirror",), image_pull_policy="Always"))
+
+    assert decide_rollout(running, pod_of(running, NO_IMAGE), wanted).manifest == wanted
+
+
 def test_a_stuck_pod_whose_stateful_set_was_lost_is_replaced() -> None:
     found = decide_rollout(None, pod_of(broker(WRONG), NO_IMAGE), broker(RELEASE))
 
