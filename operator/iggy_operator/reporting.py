@@ -1,5 +1,6 @@
 """From the end of a pass to the object: conditions for what stands in the way, status, events."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from iggy_operator.reasons import Reason
 from iggy_operator.status import Report
 from iggy_wire.errors import ErrorCode
 
+_LOG = logging.getLogger(__name__)
 DOWN_GRACE_S: Final = 60.0
 """So long a broker may be away before Ready becomes Unknown: a restart is no news."""
 AGAIN_S_MIN: Final = 0.1
@@ -67,7 +69,10 @@ class Reporter:
         self._limiter = EventLimiter()
 
     async def report(self, entry: Entry, verdict: Verdict) -> bool:
-        """Status and events; whether Ready has changed. Raises ClusterError."""
+        """Status and events, and a line in the log for Ready; whether that has changed.
+
+        Raises ClusterError.
+        """
         before = status_of(entry.value)
         old = before.get("conditions", ())
         clock = self._world.clock
@@ -81,7 +86,12 @@ class Reporter:
         for note in (*verdict.notes, *_transition_notes(old, moved)):
             self._world.meter.told(entry.ref.kind, note.reason)
             await self.tell(entry, note)
-        return any(item["type"] == READY for item in moved)
+        ready = [item for item in moved if item["type"] == READY]
+        for item in ready:
+            _LOG.info(
+                "%s: Ready %s, %s: %s", entry.ref, item["status"], item["reason"], item["message"]
+            )
+        return bool(ready)
 
     async def tell(self, entry: Entry, note: Note) -> None:
         """One event, unless it was told not long ago. Raises ClusterError."""
