@@ -82,7 +82,7 @@ def test_thousands_of_foreign_objects_are_nothing_to_the_operator(
     tmp_path: Path, kubectl: Kubectl, measured: Callable[[str], None]
 ) -> None:
     async def scenario(scene: OperatorScene) -> None:
-        operator = await scene.ready_operator(RESYNC_SECONDS="1")
+        operator = await scene.ready_operator(RESYNC_SECONDS="1", LEASE_SECONDS="60")
         await scene.is_ready(await scene.give_topic())
         before = anonymous_bytes(operator.pid)
         turns = asyncio.Semaphore(16)

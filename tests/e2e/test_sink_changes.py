@@ -72,7 +72,7 @@ def test_a_sink_that_is_paused_removed_and_put_back_has_no_gap_and_nothing_twice
         # Paused.
         make(work, topic(sinks=[lake(suspend=True), tail()]))
         wait_until(lambda: says(work, f"igk/{LAKE}") == ("False", "Suspended"), LAKE, GONE_S)
-        assert work.items("pods", "--selector", selector(LAKE)) == []
+        wait_until(lambda: not work.items("pods", "--selector", selector(LAKE)), "no pod", GONE_S)
         produce(work, list(islice(rows, BATCHES)))
         assert ids(store) == list(range(STEP))
         make(work, topic(sinks=[lake(), tail()]))
