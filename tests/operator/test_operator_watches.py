@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kopf._cogs.aiokits.aiotasks import Scheduler
 
 from iggy_operator.clock import SystemClock
 from iggy_operator.cluster import Object, Ref
@@ -232,6 +234,36 @@ def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
         assert task.cancelled()
 
     asyncio.run(main())
+
+
+def test_a_worker_that_was_just_handed_over_is_ended_and_not_dropped() -> None:
+    """Dropped, it is a coroutine that was never awaited: a warning, at any later time."""
+
+    async def worker() -> None:
+        await asyncio.Event().wait()
+
+    async def watcher() -> None:
+        scheduler = Scheduler()
+        try:
+            await asyncio.sleep(0)
+            await scheduler.spawn(worker())
+            await asyncio.Event().wait()
+        finally:
+            closing = asyncio.create_task(scheduler.close())
+            while not closing.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(closing)
+
+    async def main(turns: int) -> None:
+        task = asyncio.create_task(watcher())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await watches_module._cancel(asyncio.all_tasks() - {asyncio.current_task()})
+        assert task.done()
+
+    for turns in range(8):
+        asyncio.run(main(turns))
+        gc.collect()
 
 
 def test_a_namespace_that_ends_leaves_the_watches_of_the_others_alone(

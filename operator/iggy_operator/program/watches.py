@@ -8,6 +8,7 @@ resync.
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ ANSWER_S: Final = 5.0
 """An API server that does not say sooner what there is to be watched is not waited for."""
 SCOPE_LOOK_S: Final = 60.0
 """How soon a Spark operator or a namespace that comes or goes is noticed."""
+_SCHEDULERS: Final = re.compile(r"(spawner|cleaner) of ")
+"""How kopf names the own tasks of its schedulers (1.45, `aiotasks.Scheduler`)."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -267,11 +270,15 @@ class _Round:
 
 
 async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Until they end: a watch of kopf that is just between two streams swallows a cancellation."""
+    """Until they end: a watch of kopf that is just between two streams swallows a cancellation.
+
+    The tasks of kopf's schedulers come last: without them a worker that was just handed over would
+    never begin, and so not end either.
+    """
     left = set(tasks)
     loop = asyncio.get_running_loop()
     end_s = loop.time() + CANCEL_S
     while left and loop.time() < end_s:
-        for task in left:
+        for task in [one for one in left if not _SCHEDULERS.match(one.get_name())] or left:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
