@@ -45,7 +45,9 @@ from iggy_spark.sinks.base import Sink, Spans, Written
 from iggy_spark.stop import Stop
 from iggy_spark.stored_checkpoint import StoredCheckpoint
 
-CONTACT_MS = 10_000  # for the broker to be there when the job starts, and when it has stopped
+CONTACT_MS = 10_000  # for the broker to be there when the job starts, and when it has ended
+# The same when the job was asked to end: often the broker is, too, and the next start tells it all.
+STOP_CONTACT_MS = 3_000
 COMMIT_WAIT_S = 10.0  # for Spark to write down a batch that is already in the target
 LISTENER_WAIT_S = 5.0  # for the last events of a query that has ended
 LOOK_S = 0.1
@@ -129,7 +131,6 @@ class Job:
         self._running = running
         self._raw = job_config.reader_options(config, environ)
         self._options = options.parse(self._raw, mode="stream")
-        self._impatient = replace(self._options, retry_timeout_ms=CONTACT_MS)
         self._sink = registry.build(config, show=reporter.show)
         self._sign = Sign(config.alive_file, interval_ms=config.interval_ms)
 
@@ -146,7 +147,8 @@ class Job:
             return not self._config.available_now
         checkpoint = _checkpoint(self._config)
         try:
-            found = Connection(self._impatient).topic_state()
+            impatient = replace(self._options, retry_timeout_ms=CONTACT_MS)
+            found = Connection(impatient).topic_state()
             incarnation = str(found.incarnation)
             restart = self._config.sink.on_topic_recreated == "Restart"
             checkpoint.check_incarnation(incarnation, restart=restart)
@@ -301,8 +303,10 @@ class Job:
         positions = dict(done.positions) if done else {}
         ends: Mapping[int, int] | None = None
         try:
-            mirror.finish(contact_s=CONTACT_MS / 1000)
-            ends = Connection(self._impatient).topic_state().ends
+            contact_ms = STOP_CONTACT_MS if self._stop.asked else CONTACT_MS
+            mirror.finish(contact_s=contact_ms / 1000)
+            impatient = replace(self._options, retry_timeout_ms=contact_ms)
+            ends = Connection(impatient).topic_state().ends
         except (BrokerUnavailable, Fenced):
             if not self._stop.asked:
                 raise
