@@ -17,6 +17,7 @@ from played_operators import PlayedOperators
 from real_people import eventually
 
 pytestmark = [pytest.mark.usefixtures("our_kinds", "their_kinds"), pytest.mark.timeout(600)]
+OPERATOR_DELETES = {"sparkapplications"}
 LAUNCHERS = ("Kubeflow", "Apache")
 GROUPS = {"Kubeflow": "sparkoperator.k8s.io", "Apache": "spark.apache.org"}
 RUNNING = {"Kubeflow": "RUNNING", "Apache": "RunningHealthy"}

@@ -40,6 +40,7 @@ from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(900)
 
+OPERATOR_DELETES = {"statefulsets"}
 LIVES_MAX = 150
 LIFE_S = 240.0  # one that waits for a pod ends with what it writes then
 DRIVERS = "iggykube.dev/sink"

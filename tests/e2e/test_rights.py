@@ -88,14 +88,14 @@ def test_nothing_was_deleted_that_no_scenario_asked_for(
     found: list[Request], request: pytest.FixtureRequest
 ) -> None:
     modules = {item.path.stem: item.getparent(pytest.Module) for item in request.session.items}
-    unasked = []
+    unasked = set()
     for one in changes(found):
         module = modules.get(e2e_namespaces.MODULES.get(one.namespace, ""))
         asked: Iterable[str] = getattr(module and module.obj, "OPERATOR_DELETES", ())
         if one.verb in ("delete", "deletecollection") and one.resource not in asked:
-            unasked.append(f"{module.path.stem if module else '?'}: {one}")
+            unasked.add(f"{module.path.stem if module else '?'}: {one.verb} {one.resource}")
 
-    assert unasked == []
+    assert unasked == set()
 
 
 def test_nothing_was_overwritten_that_is_not_the_operators(found: list[Request]) -> None:

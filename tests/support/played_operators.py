@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from iggy_operator.clock import SystemClock, time_of, time_text
-from iggy_operator.cluster import ConflictError, NotFoundError, Object
+from iggy_operator.cluster import ConflictError, NotFoundError, Object, ThrottledError
 from iggy_operator.desired.metadata import SINK_LABEL
 from iggy_operator.launchers.pods import DRIVER
 from iggy_operator.program.api_client import APPLY, JSON_PATCH, ApiClient
@@ -112,7 +112,13 @@ class PlayedOperators:
             await self._patch(application, held)
 
     async def _list(self, kind: str) -> list[Object]:
-        page = await self._client.get(API_KINDS[kind].path(namespace=self._namespace))
+        path = API_KINDS[kind].path(namespace=self._namespace)
+        while True:
+            try:
+                page = await self._client.get(path)
+                break
+            except ThrottledError as error:  # while a definition is new
+                await asyncio.sleep(error.retry_after_s)
         head = {"apiVersion": API_KINDS[kind].api_version, "kind": API_KINDS[kind].kind}
         return [{**head, **item} for item in page["items"]]
 
