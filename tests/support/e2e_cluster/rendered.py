@@ -128,7 +128,7 @@ def kubelet(where: Places) -> Document:
         "podLogsDir": str(where.run / "pod-logs"),
         "volumePluginDir": str(where.run / "kubelet" / "volume-plugins"),
         "maxPods": 200,
-        # So often a volume that has grown, and a Secret, is looked at: tests need not wait a minute.
+        # So often a volume that has grown, and a Secret, is looked at: tests need not wait long.
         "syncFrequency": "10s",
         # What a machine without all rights, with swap, or with the older cgroups needs.
         "cgroupDriver": "cgroupfs",
