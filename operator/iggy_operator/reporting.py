@@ -107,7 +107,7 @@ def _restarts(old: Mapping[str, Any], new: Mapping[str, Any]) -> int:
     The count of attempts begins anew where the job has run for long, or was started for another
     reason: then its first start is none after an end.
     """
-    before, now = (item.get("application", {}).get("attempts", 0) for item in (old, new))
+    before, now = (int(item.get("application", {}).get("attempts", 0)) for item in (old, new))
     return max(0, now - max(1, before))
 
 
