@@ -11,7 +11,8 @@ from iggy_spark import driver_mark, s3
 from iggy_spark.errors import SinkError
 from lakes import BucketLake, rows_of
 from remote_checkpoint import RemoteCheckpoint
-from sink_jobs import Setup, documents, every, kill_while_it_writes
+from sink_jobs import Setup, documents, every, is_over, kill_while_it_writes
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -139,13 +140,17 @@ def test_a_killed_job_is_taken_over_by_another_machine(
     topic.send(0, documents(0, 300))
     topic.send(1, documents(0, 300))
     setup.value["sink"]["maxOffsetsPerTrigger"] = 40
-    kill_while_it_writes(setup, TMPDIR=str(tmp_path))
+    killed = kill_while_it_writes(setup, TMPDIR=str(tmp_path))
     elsewhere()
     setup.value["sink"]["maxOffsetsPerTrigger"] = 90
 
     events = setup.run(spark)
 
     assert sum(events[0]["committed"].values()) >= 120, "what was committed is known"
+    assert rows_of(bucket) == every(p0=300, p1=300)
+    # A task that outlived its driver may have uploaded meanwhile; the next start drops that.
+    wait_until(lambda: is_over(killed), "the end of the killed job's processes")
+    setup.run(spark)
     assert rows_of(bucket) == every(p0=300, p1=300)
     assert bucket.left() == []
 

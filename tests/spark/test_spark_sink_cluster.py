@@ -17,7 +17,17 @@ from iggy_spark import alive
 from iggy_spark.errors import EXIT_STOPPED, BrokerRefused, SinkError
 from lakes import BucketLake, rows_of
 from quick_java import QUICK
-from sink_jobs import LOGIN, PROCESS_S, Setup, documents, every, kill_while_it_writes, start
+from sink_jobs import (
+    LOGIN,
+    PROCESS_S,
+    Setup,
+    documents,
+    every,
+    is_over,
+    kill_while_it_writes,
+    start,
+)
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -58,12 +68,16 @@ def test_a_job_that_is_killed_at_any_moment_writes_everything_once(
     topic.send(0, documents(0, 300))
     topic.send(1, documents(0, 300))
     setup.value["sink"]["maxOffsetsPerTrigger"] = 40
-    kill_while_it_writes(setup)
+    killed = kill_while_it_writes(setup)
     shutil.rmtree(setup.checkpoint)
     setup.value["sink"]["maxOffsetsPerTrigger"] = 90
 
     setup.run(spark)
 
+    assert rows_of(bucket) == every(p0=300, p1=300)
+    # A task that outlived its driver may have uploaded meanwhile; the next start drops that.
+    wait_until(lambda: is_over(killed), "the end of the killed job's processes")
+    setup.run(spark)
     assert rows_of(bucket) == every(p0=300, p1=300)
     assert bucket.left() == []
 

@@ -109,8 +109,10 @@ def start(setup: Setup, **environ: str) -> subprocess.Popen[str]:
     )
 
 
-def kill_while_it_writes(setup: Setup, **environ: str) -> None:
-    """Start the job, let four batches be, and kill it in the fifth."""
+def kill_while_it_writes(setup: Setup, **environ: str) -> int:
+    """Start the job, let four batches be, and kill it in the fifth. The number of its processes'
+    group: what Spark has started lives on for a moment.
+    """
     process = start(setup, **environ)
     assert process.stdout is not None
     for line in process.stdout:
@@ -118,3 +120,13 @@ def kill_while_it_writes(setup: Setup, **environ: str) -> None:
             process.kill()
     process.communicate(timeout=PROCESS_S)
     assert process.returncode == -signal.SIGKILL
+    return process.pid
+
+
+def is_over(group: int) -> bool:
+    """Whether no process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
