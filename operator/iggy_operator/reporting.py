@@ -83,14 +83,14 @@ class Reporter:
             moved = status.transitions(old, wanted["conditions"])
             if count := _restarts(before, wanted):
                 self._world.meter.restarted(uid_of(entry.value), count)
-        for note in (*verdict.notes, *_transition_notes(old, moved)):
-            self._world.meter.told(entry.ref.kind, note.reason)
-            await self.tell(entry, note)
         ready = [item for item in moved if item["type"] == READY]
         for item in ready:
             _LOG.info(
                 "%s: Ready %s, %s: %s", entry.ref, item["status"], item["reason"], item["message"]
             )
+        for note in (*verdict.notes, *_transition_notes(old, moved)):
+            self._world.meter.told(entry.ref.kind, note.reason)
+            await self.tell(entry, note)
         return bool(ready)
 
     async def tell(self, entry: Entry, note: Note) -> None:

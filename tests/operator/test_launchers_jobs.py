@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from desired_cases import NEXT_RELEASE, UID
 from golden_files import check_frozen
+from iggy_operator.desired import staging
 from iggy_operator.desired.metadata import USER_HASH
 from iggy_operator.desired.staging import Change
 from iggy_operator.launchers import job, native
-from iggy_operator.launchers.children import change, problems, sink_children
+from iggy_operator.launchers.children import SinkChildren, problems, sink_children
 from iggy_operator.launchers.choice import Launcher
 from iggy_operator.launchers.job import application_name, claim_name, job_file, mebibytes
 from iggy_operator.launchers.spark_conf import memory_mib
@@ -200,6 +201,12 @@ def test_another_way_to_the_checkpoint_replaces_the_job(launcher: Launcher) -> N
 
     assert changed(launcher, before, renamed) is Change.USER
     assert changed(launcher, before, written_out) is Change.NONE
+
+
+def change(running: dict[str, Any], wanted: SinkChildren) -> Change:
+    """What the application in the cluster lacks."""
+    asked = wanted.application["metadata"]["annotations"]
+    return staging.change(running["metadata"]["annotations"], asked)
 
 
 def changed(launcher: Launcher, before: dict[str, Any], after: dict[str, Any]) -> Change:

@@ -135,6 +135,8 @@ HIBERNATES = condition("Ready", "False", "Hibernated")
         ([HIBERNATES, GOES_ON], [READY, GOES_ON], "Hibernated", "Hibernated"),
         ([BROKEN, GOES_ON], [BROKEN, GOES_ON], "False", "False"),
         ([READY], [condition("Ready", "False", "TopicRecreated")], "True", "False"),
+        ([READY], [BROKEN, condition("Available", "False", "Suspended")], "True", "Suspended"),
+        ([READY], [condition("Ready", "True", "Completed")], "True", "True"),
     ],
 )
 def test_what_rests_because_it_was_asked_for_is_told_apart(
@@ -155,7 +157,8 @@ def test_what_rests_because_it_was_asked_for_is_told_apart(
     assert counts["IggyBroker", ready_of_broker] == counts["IggySink", ready_of_sink] == 1
     assert sum(counts.values()) == 4
     assert len(counts) == 5 * 6, "every value is always there, so that none is ever missed"
-    is_wanted = ready_of_sink in ("True", "False", "Unknown")
+    is_done = any(row["reason"] == "Completed" for row in sink)
+    is_wanted = ready_of_sink in ("True", "False", "Unknown") and not is_done
     assert found["iggy_operator_sink_wanted", ("shop", "lake", "orders")] == is_wanted
 
 

@@ -105,6 +105,28 @@ def test_a_change_waits_while_its_broker_is_paused_and_is_told() -> None:
     run_managed(scenario)
 
 
+def test_what_a_paused_broker_was_asked_for_is_not_under_way() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        await started(world)
+        watch = pause(world, BROKER)
+        size = world.cluster.objects[BROKER]["spec"]["storage"]
+        world.cluster.change_spec(BROKER, hibernate=True, storage={**size, "size": "80Gi"})
+        await world.go(130)
+
+        assert world.says(BROKER, "Progressing") == ("False", "Synced")
+        assert world.says(BROKER, "StorageReady") == ("False", "Paused")
+        assert "nothing grows" in world.message(BROKER, "StorageReady")
+        shards = world.status(BROKER)["shards"]
+        assert shards["ready"] == shards["desired"] > 0
+        watch.check()
+
+        world.cluster.annotate(BROKER, "paused", None)
+        await world.go(70)
+        assert world.says(BROKER) == ("False", "Hibernated")
+
+    run_managed(scenario)
+
+
 def test_a_paused_broker_says_that_its_pod_is_gone() -> None:
     async def scenario(world: ManagedWorld) -> None:
         await started(world)
@@ -272,6 +294,26 @@ def test_a_paused_sink_shows_lag_driver_and_restarts() -> None:
         scene.world.cluster.annotate(SINK, "paused", None)
         await scene.go(120)
         assert scene.uid != uid
+
+    play(scenario)
+
+
+def test_nothing_is_given_up_while_a_sink_is_paused() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given(restart={"maxRetries": 1, "backoffSeconds": 1})
+        pause(scene.world, SINK)
+        for _ in range(4):
+            scene.launchers.end(1, "the store is away")
+            await scene.go(70)
+        assert "ended" not in scene.status["application"]
+        uid = scene.uid
+
+        await scene.go(700)
+        scene.world.cluster.annotate(SINK, "paused", None)
+        await scene.go(120)
+
+        assert scene.says() == ("True", "Running")
+        assert scene.uid == uid, "what runs well by now goes on"
 
     play(scenario)
 

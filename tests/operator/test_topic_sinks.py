@@ -283,6 +283,23 @@ def test_the_list_is_followed_where_the_broker_allows_the_topic_no_more() -> Non
     run_in(scenario)
 
 
+def test_no_sink_is_made_for_a_topic_that_is_somebody_elses() -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        world.give_broker()
+        world.give_stream()
+        await world.resync()
+        world.broker.make_topic("shop", "orders")
+        world.give_topic(adoptionPolicy="FailIfExists", sinks=[listed("lake")])
+        await world.go(130)
+
+        assert world.says(TOPIC) == ("False", "AlreadyExists")
+        assert world.cluster.names("IggySink") == world.cluster.names("IggyUser") == []
+        (row,) = world.status(TOPIC)["sinks"]
+        assert (row["name"], row["ready"]) == ("lake", "Unknown")
+
+    run_in(scenario)
+
+
 def test_a_topic_whose_broker_is_away_says_so_and_nothing_is_written_twice() -> None:
     async def scenario(world: OperatorWorld) -> None:
         await given(world, listed("lake"))

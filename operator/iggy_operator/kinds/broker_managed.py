@@ -67,10 +67,13 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     else:
         plan = replace(plan, rollout=_left_alone(plan.rollout))
     facts = await _facts(world, entry, plan, has_acted=has_acted)
+    if not may_act:
+        facts = _as_it_is(facts, plan.live.get(ref_of(plan.rollout.manifest)))
     service = plan.live.get(Ref("Service", entry.ref.namespace, broker_names(entry.ref.name).base))
     facts = replace(facts, root_secret_name=root.name, missing=missing, service=service)
     notes: tuple[Note, ...] = ()
-    if broker_report.is_serving(facts):
+    # Nobody logs in to a broker that is to be hibernated, also while it is paused and serves on.
+    if broker_report.is_serving(facts) and not broker.spec["hibernate"]:
         facts = await _asked(world, entry, facts)
         if may_act:
             facts, notes = await _root_followed(world, entry, facts, root)
@@ -124,6 +127,18 @@ def _left_alone(rollout: Rollout) -> Rollout:
         return rollout
     waiting = (*rollout.waiting, "what has changed while the broker was paused")
     return replace(rollout, step="Keep", restarts=False, restart=False, waiting=waiting)
+
+
+def _as_it_is(facts: Facts, stateful_set: Object | None) -> Facts:
+    """Of a paused broker: what was asked for meanwhile is not under way."""
+    broker, storage = facts.broker, facts.storage
+    if stateful_set is not None:
+        is_hibernated = stateful_set["spec"].get("replicas") == 0
+        broker = replace(broker, spec={**broker.spec, "hibernate": is_hibernated})
+    if storage.grow_to:
+        text = f"storage.size is {storage.grow_to}: nothing grows while the broker is paused"
+        storage = replace(storage, grow_to="", reason=Reason.PAUSED, problem=text)
+    return replace(facts, broker=broker, storage=storage)
 
 
 def _children(world: World, entry: Entry, broker: Broker) -> tuple[Manifest, ...]:

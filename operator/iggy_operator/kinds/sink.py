@@ -62,7 +62,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     except Blocked as error:
         if not sink.is_suspended or not may_act:
             raise
-        if found.application is not None:
+        if found.application is not None and not is_deleting(found.application):
             await sink_objects.stop(world, found.application)
         report = sink_report.suspended(found, status_of(entry.value))
         return Verdict(report, stopped_by=error)
@@ -137,7 +137,9 @@ def _as_it_is(look: Look) -> Plan:
     annotations = look.application["metadata"].get("annotations", {})
     marks = {name: annotations.get(name, "") for name in (USER_HASH, RELEASE_HASH, RESTART_AT)}
     found = plan(replace(look, marks=marks, hold=None))
-    return found if found.step is Step.KEEP else replace(found, step=Step.KEEP, again_s=None)
+    # Whether it is given up is decided when somebody may act upon it: it may run again by then.
+    record = replace(found.record, ended=look.record.ended)
+    return replace(found, step=Step.KEEP, record=record, again_s=None)
 
 
 async def _needs(world: World, entry: Entry, job: SinkJob, children: SinkChildren) -> Stop | None:

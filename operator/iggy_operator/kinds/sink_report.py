@@ -34,7 +34,7 @@ from iggy_operator.status import Report
 
 STOPPING: Final = "Stopping"
 """State of an application that we have deleted, while it is still there."""
-SUSPENDED: Final = "suspend is true: everything is kept, nothing runs"
+SUSPENDED: Final = "suspend is true: nothing is to run, everything is kept"
 _OF_APPLICATION: Final = (
     "name", "uid", "state", "driverPod", "sparkApplicationId", "webUI", "lastSubmissionTime",
 )  # fmt: skip

@@ -28,6 +28,7 @@ from iggy_operator.resources import FOREVER, OptionValue, Stream, Topic
 from iggy_operator.status import Report
 from iggy_wire.replies import TopicHeader
 
+_NOT_OURS: Final = frozenset({Reason.CONFLICT, Reason.ALREADY_EXISTS, Reason.NOT_ALLOWED})
 DRIFT_ROWS_MAX: Final = 16  # as the schema says
 # Option of the broker -> field of `status.effective`.
 _EFFECTIVE: Final = {
@@ -43,14 +44,22 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     """One pass. Raises ClusterError.
 
     The broker first: a sink finds its topic there. But sinks are objects of the cluster, so they
-    follow the list also while nobody answers for the topic.
+    follow the list also while nobody answers for the topic; they are not made for one that is
+    somebody else's.
     """
     try:
         verdict = await _in_broker(world, entry, may_act=may_act)
     except (Blocked, BrokerError) as error:
         verdict = Verdict(stopped_by=error)
-    sinks = await topic_sinks.bring_in_line(world, entry, may_act=may_act)
+    is_ours = _NOT_OURS.isdisjoint(_reasons(verdict))
+    sinks = await topic_sinks.bring_in_line(world, entry, may_act=may_act, may_create=is_ours)
     return replace(verdict, report=verdict.report.joined(sinks))
+
+
+def _reasons(verdict: Verdict) -> list[Reason]:
+    if isinstance(verdict.stopped_by, Blocked):
+        return [verdict.stopped_by.reason]
+    return [row.reason for row in verdict.report.conditions if row.type == READY]
 
 
 async def _in_broker(world: World, entry: Entry, *, may_act: bool) -> Verdict:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from iggy_operator import API_VERSION
 from iggy_operator.cache import Entry
-from iggy_operator.cluster import InvalidError, NotFoundError, Object, Ref
+from iggy_operator.cluster import DeniedError, InvalidError, NotFoundError, Object, Ref
 from iggy_operator.conditions import READY, SINKS_READY, Condition, condition, found
 from iggy_operator.desired.metadata import SINK_LABEL, TOPIC_LABEL, Family, labels, owner_of
 from iggy_operator.kinds import common
@@ -22,7 +22,9 @@ _NAMED_MAX: Final = 3
 """Sinks whose trouble a topic's condition spells out."""
 
 
-async def bring_in_line(world: World, entry: Entry, *, may_act: bool) -> Report:
+async def bring_in_line(
+    world: World, entry: Entry, *, may_act: bool, may_create: bool = True
+) -> Report:
     """Make, change and remove the topic's sinks; how they are doing. Raises ClusterError."""
     topic = entry.resource
     assert isinstance(topic, Topic)
@@ -30,6 +32,8 @@ async def bring_in_line(world: World, entry: Entry, *, may_act: bool) -> Report:
     problems: dict[str, Condition] = {}
     if may_act:
         for name, manifest in wanted.items():
+            if not may_create and world.cache.get(_ref(manifest)) is None:
+                continue
             if problem := await _bring_one(world, entry, manifest):
                 problems[name] = problem
         await _remove_others(world, entry, {item["metadata"]["name"] for item in wanted.values()})
@@ -70,8 +74,7 @@ async def _bring_one(world: World, entry: Entry, manifest: dict[str, Any]) -> Co
     """Make or change one sink; what stands in the way, if anything does."""
     there = world.cache.get(_ref(manifest))
     if there is None:
-        world.cache.put(await world.cluster.create(manifest))
-        return None
+        return await _make_one(world, manifest)
     name = there.ref.name
     if not is_owned(there.value, entry.value):
         text = f"IggySink {name} exists and is not this topic's: remove it, or rename the sink"
@@ -85,8 +88,17 @@ async def _bring_one(world: World, entry: Entry, manifest: dict[str, Any]) -> Co
     changed = {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
     try:
         world.cache.put(await world.cluster.apply(changed))
-    except InvalidError as error:
+    except (InvalidError, DeniedError) as error:
         text = f"IggySink {name} cannot become like this: {error}"
+        return condition(READY, False, Reason.UNSUPPORTED, text)
+    return None
+
+
+async def _make_one(world: World, manifest: dict[str, Any]) -> Condition | None:
+    try:
+        world.cache.put(await world.cluster.create(manifest))
+    except (InvalidError, DeniedError) as error:
+        text = f"IggySink {_ref(manifest).name} cannot be made: {error}"
         return condition(READY, False, Reason.UNSUPPORTED, text)
     return None
 

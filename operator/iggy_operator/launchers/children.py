@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from iggy_operator.desired import staging
 from iggy_operator.desired.claims import volume_claim
@@ -84,15 +84,6 @@ def sink_children(sink_job: SinkJob, launcher: Launcher) -> SinkChildren:
 
 def _marked(application: Manifest, marks: Mapping[str, str]) -> Manifest:
     return {**application, "metadata": {**application["metadata"], "annotations": dict(marks)}}
-
-
-def change(running: Mapping[str, Any], wanted: SinkChildren) -> staging.Change:
-    """What the application in the cluster lacks. USER and RESTART: stop it, and start the new one.
-
-    RELEASE waits for one of them.
-    """
-    annotations = running["metadata"].get("annotations", {})
-    return staging.change(annotations, wanted.application["metadata"]["annotations"])
 
 
 def _claim(sink_job: SinkJob) -> Manifest | None:

@@ -240,7 +240,7 @@ def problems(job: SinkJob) -> Iterator[str]:
     if spec.get("transforms"):
         yield "transforms: not in this version: leave it out"
     if "deadLetter" in spec["errors"]:
-        yield "errors.deadLetter: not in this version: leave errors out, or use tolerance None"
+        yield "errors.deadLetter: not in this version: leave it out, with tolerance None"
     for part in ("driver", "executor"):
         overhead = job.spark[part].get("memoryOverhead")
         if overhead is not None and not _MEMORY.fullmatch(overhead):

@@ -231,7 +231,7 @@ def _by_phase(look: Look, record: Record) -> Plan:
     after = after_exit(sink, _code(reading), retries=retries, ran_s=0, error=text)
     # What never ran is waited for as a pod waits for its image: for ever.
     if after.pause_s is None and not reading.is_stuck:
-        error = record.error if after.message == CARRIED_OVER else after.message
+        error = record.error if after.reason is Reason.COMPLETED else after.message
         given_up = replace(record, ended=str(after.reason), error=error)
         # The status says so before the application is stopped: after a crash nobody starts it.
         again_s = 0.1 if _would_loop(look) else None

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from iggy_operator.cache import KINDS, Entry, ObjectCache
 from iggy_operator.cluster import Ref
-from iggy_operator.conditions import PAUSED, READY, found
+from iggy_operator.conditions import AVAILABLE, PAUSED, READY, found
 from iggy_operator.meter import Meter
 from iggy_operator.objects import status_of, uid_of
 from iggy_operator.reasons import Reason
@@ -237,8 +237,10 @@ def _state(cache: ObjectCache, entry: Entry) -> str:
     if paused is not None and paused["status"] == "True":
         return Reason.PAUSED
     ready = found(rows, READY)
-    if ready is not None and ready["reason"] in _RESTING:
-        return str(ready["reason"])
+    # A suspended sink whose topic is gone is not Ready for that reason, and rests all the same.
+    for row in (ready, found(rows, AVAILABLE)):
+        if row is not None and row["reason"] in _RESTING:
+            return str(row["reason"])
     broker = cache.broker_of(entry)
     if broker is not None and broker is not entry and _is_hibernated(broker):
         return Reason.HIBERNATED
@@ -248,6 +250,13 @@ def _state(cache: ObjectCache, entry: Entry) -> str:
 def _is_hibernated(broker: Entry) -> bool:
     ready = found(status_of(broker.value).get("conditions", ()), READY)
     return ready is not None and ready["reason"] == Reason.HIBERNATED
+
+
+def _is_wanted(cache: ObjectCache, entry: Entry) -> bool:
+    """Whether a sink's job is to carry messages now."""
+    ready = found(status_of(entry.value).get("conditions", ()), READY)
+    is_done = ready is not None and ready["reason"] == Reason.COMPLETED
+    return not is_done and _state(cache, entry) not in _RESTING
 
 
 def _sinks(cache: ObjectCache, metrics: Metrics) -> Iterator[Metric]:
@@ -263,7 +272,7 @@ def _sinks(cache: ObjectCache, metrics: Metrics) -> Iterator[Metric]:
         if "lagMessages" in progress:
             lags.append((labels, float(progress["lagMessages"])))
             ages.append((labels, float(progress.get("lagSeconds", 0))))
-        wanted.append((labels, float(_state(cache, entry) not in _RESTING)))
+        wanted.append((labels, float(_is_wanted(cache, entry))))
         restarts.add_metric(labels, float(counts[uid_of(entry.value)]))
     yield _gauge("sink_lag_messages", lags)
     yield _gauge("sink_lag_seconds", ages)
