@@ -71,12 +71,14 @@ cluster-up: $(INSTALLED) ## a real Kubernetes on this machine for tests, as root
 cluster-down: $(INSTALLED) ## end that Kubernetes and remove all that it left
 	@$(BIN)/python tests/e2e/cluster down
 
+# SCENARIOS="tests/e2e/test_drain.py …" are some of them.
 # E2E_BACKEND: `own` is the cluster above, `kind` one that kind makes, `current` that of the current kubeconfig.
 e2e: export E2E_BACKEND ?= own
+e2e: SCENARIOS ?= tests/e2e
 e2e: $(INSTALLED) ## everything in a real Kubernetes (E2E_BACKEND=own|kind|current, ARGS="-k drain")
 	@if [ "$$E2E_BACKEND" = own ]; then $(MAKE) cluster-up; fi
 	@$(MAKE) images ARGS=
-	@$(BIN)/python -m pytest tests/e2e -m e2e $(ARGS)
+	@$(BIN)/python -m pytest $(SCENARIOS) -m e2e $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, layers, and whether requirements.lock has all that pyproject.toml wants
 	@$(BIN)/python -m pip check --quiet
