@@ -7,13 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from image_builder.builders import Builder
+from image_builder.builders import Builder, native_platform
 from image_builder.trouble import ImageError, run
 
 BASE: Final = "debian:bookworm-slim"
 SUITE: Final = "bookworm"
 OWN_NAME: Final = "localhost/iggykube-base:bookworm-slim"
-ARCHIVE: Final = f"debian-{SUITE}-slim.tar"
 # What the slim image leaves out, also of packages that are installed later.
 _LEFT_OUT: Final = ("/usr/share/man", "/usr/share/locale", "/usr/share/info")
 _DPKG: Final = "".join(
@@ -29,27 +28,30 @@ def ensure(builder: Builder, folder: Path, *, platform: str) -> str:
     """
     if builder.pull(BASE, platform=platform):
         return BASE
-    if not builder.is_native(platform):
+    if not builder.runs(platform):
         raise ImageError(
-            f"{BASE} for {platform} cannot be had from a registry, and Debian's packages make a "
-            "base for this machine's own processor only: build where a registry can be reached"
+            f"programs of {platform} do not run on this machine: on Debian, as root: "
+            "apt-get install qemu-user-static binfmt-support"
         )
-    if not builder.has(OWN_NAME):
-        _import(builder, _archive(folder))
-    return OWN_NAME
+    processor = platform.rpartition("/")[2]
+    name = OWN_NAME if platform == native_platform() else f"{OWN_NAME}-{processor}"
+    if not builder.has(name):
+        _import(builder, _archive(folder, processor), name=name, platform=platform)
+    return name
 
 
-def _import(builder: Builder, archive: Path) -> None:
+def _import(builder: Builder, archive: Path, *, name: str, platform: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         context = Path(scratch)
-        shutil.copy(archive, context / ARCHIVE)
-        (context / "Dockerfile").write_text(f'FROM scratch\nADD {ARCHIVE} /\nCMD ["bash"]\n')
-        builder.build(context, name=OWN_NAME)
+        shutil.copy(archive, context / archive.name)
+        text = f'FROM scratch\nADD {archive.name} /\nCMD ["bash"]\n'
+        (context / "Dockerfile").write_text(text)
+        builder.build(context, name=name, arguments=["--platform", platform])
 
 
-def _archive(folder: Path) -> Path:
+def _archive(folder: Path, processor: str) -> Path:
     """A root file system as a tar file, kept for the next time."""
-    archive = folder / ARCHIVE
+    archive = folder / f"debian-{SUITE}-slim-{processor}.tar"
     if archive.exists():
         return archive
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
@@ -60,7 +62,8 @@ def _archive(folder: Path) -> Path:
         )
     with tempfile.TemporaryDirectory() as scratch:
         tree = Path(scratch, "root")
-        run(["debootstrap", "--variant=minbase", SUITE, str(tree), *mirror(Path("/etc/apt"))])
+        words = ["--variant=minbase", f"--arch={processor}", SUITE, str(tree)]
+        run(["debootstrap", *words, *mirror(Path("/etc/apt"))])
         _slim(tree)
         _same_sources(tree, Path("/etc/apt"))
         unfinished = archive.with_suffix(".unfinished")

@@ -14,6 +14,7 @@ from image_builder.trouble import ImageError, answers, run
 VARIABLE: Final = "IMAGE_BUILDER"
 KNOWN: Final = ("buildah", "podman", "docker")
 _PROCESSORS: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_EMULATORS: Final = Path("/proc/sys/fs/binfmt_misc")
 
 
 def native_platform() -> str:
@@ -29,9 +30,15 @@ class Builder:
     program: str
     env: Mapping[str, str]
 
-    def is_native(self, platform: str) -> bool:
-        """Whether what is built for `platform` runs here."""
-        return platform == native_platform()
+    def runs(self, platform: str, emulators: Path = _EMULATORS) -> bool:
+        """Whether programs of `platform` run here: the machine's own, or by an emulator that the
+        kernel starts for them (binfmt_misc).
+        """
+        if platform == native_platform():
+            return True
+        names = [name for name, known in _PROCESSORS.items() if f"linux/{known}" == platform]
+        entries = [emulators / f"qemu-{name}" for name in names]
+        return any(entry.exists() and "enabled" in entry.read_text() for entry in entries)
 
     def has(self, name: str) -> bool:
         """Whether the image is in the builder's store."""

@@ -176,7 +176,7 @@ def test_another_processor_has_an_archive_of_its_own(
     assert (tmp_path / "broker-linux-s390x.tar").exists()
 
 
-def test_without_a_registry_only_the_own_processor_has_a_base(
+def test_without_a_registry_another_processor_needs_an_emulator(
     install: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -188,7 +188,25 @@ def test_without_a_registry_only_the_own_processor_has_a_base(
     code = program.main(["broker", "--platform", "linux/s390x", "--folder", str(tmp_path)])
 
     assert code == 1
-    assert "build where a registry can be reached" in capsys.readouterr().err
+    assert "apt-get install qemu-user-static" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "runs"),
+    [
+        ("qemu-aarch64", "enabled\ninterpreter /usr/bin/qemu-aarch64\n", True),
+        ("qemu-aarch64", "disabled\n", False),
+        ("qemu-s390x", "enabled\n", False),
+    ],
+)
+def test_an_emulator_that_the_kernel_starts_runs_another_processors_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, entry: str, text: str, runs: bool
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    (tmp_path / entry).write_text(text)
+
+    assert builders.Builder("buildah", {}).runs("linux/arm64", tmp_path) is runs
+    assert builders.Builder("buildah", {}).runs("linux/amd64", tmp_path)
 
 
 def test_what_the_machine_knows_is_handed_in_as_secrets(
