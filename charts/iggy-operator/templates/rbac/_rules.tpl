@@ -49,7 +49,7 @@
   verbs: [get, list, create, patch, delete]
 - apiGroups: [sparkoperator.k8s.io, spark.apache.org]
   resources: [sparkapplications]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
