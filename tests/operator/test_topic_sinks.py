@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from iggy_operator.cluster import Ref
+from iggy_operator.cluster import ClusterError, DeniedError, InvalidError, Ref
 from launcher_cases import SMALLEST
 from operator_world import OperatorWorld, run_in
-from planted_faults import Killed
+from planted_faults import Killed, Made
 from resource_cases import document, sink
 from sink_scene import Scene
 
@@ -279,6 +279,32 @@ def test_the_list_is_followed_where_the_broker_allows_the_topic_no_more() -> Non
         assert world.says(ref) == ("False", "NotAllowed")
         lake = world.cluster.objects[Ref("IggySink", "friends", "orders.lake")]
         assert lake["spec"]["suspend"] is True
+
+    run_in(scenario)
+
+
+@pytest.mark.parametrize("refusal", [DeniedError("exceeded quota"), InvalidError("by a webhook")])
+@pytest.mark.parametrize("verb", ["create", "apply"])
+def test_a_sink_that_is_refused_is_told_and_hides_nothing_else(
+    verb: str, refusal: ClusterError
+) -> None:
+    async def scenario(world: OperatorWorld) -> None:
+        def fail(call: Made) -> Exception | None:
+            return refusal if call.verb == verb and "IggySink" in call.what else None
+
+        await given(world, listed("lake"))
+        world.broker.is_down = True
+        await world.go(130)
+        world.faults.fail = fail
+        more = [] if verb == "apply" else [listed("more")]
+        world.cluster.change_spec(TOPIC, sinks=[listed("lake", suspend=verb == "apply"), *more])
+        await world.go(130)
+
+        assert world.says(TOPIC) == ("Unknown", "BrokerUnreachable")
+        assert str(refusal) in world.message(TOPIC, "SinksReady")
+        world.faults.fail = lambda call: None
+        await world.go(310)
+        assert "is refused" not in world.message(TOPIC, "SinksReady")
 
     run_in(scenario)
 

@@ -1,6 +1,6 @@
 """The IggySinks of a topic: one for each entry of its `sinks`, and how they are doing."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from iggy_operator import API_VERSION
@@ -74,7 +74,7 @@ async def _bring_one(world: World, entry: Entry, manifest: dict[str, Any]) -> Co
     """Make or change one sink; what stands in the way, if anything does."""
     there = world.cache.get(_ref(manifest))
     if there is None:
-        return await _make_one(world, manifest)
+        return await _written(world, world.cluster.create, manifest)
     name = there.ref.name
     if not is_owned(there.value, entry.value):
         text = f"IggySink {name} exists and is not this topic's: remove it, or rename the sink"
@@ -86,19 +86,17 @@ async def _bring_one(world: World, entry: Entry, manifest: dict[str, Any]) -> Co
         return None
     uid = uid_of(there.value)
     changed = {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
-    try:
-        world.cache.put(await world.cluster.apply(changed))
-    except (InvalidError, DeniedError) as error:
-        text = f"IggySink {name} cannot become like this: {error}"
-        return condition(READY, False, Reason.UNSUPPORTED, text)
-    return None
+    return await _written(world, world.cluster.apply, changed)
 
 
-async def _make_one(world: World, manifest: dict[str, Any]) -> Condition | None:
+async def _written(
+    world: World, write: Callable[[Object], Awaitable[Object]], manifest: Object
+) -> Condition | None:
+    """Make or change one; what the API server refuses is told and holds nothing else up."""
     try:
-        world.cache.put(await world.cluster.create(manifest))
+        world.cache.put(await write(manifest))
     except (InvalidError, DeniedError) as error:
-        text = f"IggySink {_ref(manifest).name} cannot be made: {error}"
+        text = f"IggySink {_ref(manifest).name} is refused: {error}"
         return condition(READY, False, Reason.UNSUPPORTED, text)
     return None
 
