@@ -40,9 +40,10 @@ class Request:
 
     @property
     def is_of_this_run(self) -> bool:
-        """Its namespaces end with a word that no other run has."""
+        """The last word of its namespaces begins as that of no other run."""
         return any(
-            text.endswith(f"-{RUN}") for text in (self.namespace, self.name, *self.user.split(":"))
+            text.rpartition("-")[2].startswith(RUN)
+            for text in (self.namespace, self.name, *self.user.split(":"))
         )
 
     @property

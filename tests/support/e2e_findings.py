@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from pathlib import Path
 
 from e2e_kubectl import Document, Kubectl, Refused
 
-RUN = secrets.token_hex(2)  # tells the namespaces of this run from those of another
+RUN = os.environ.get("E2E_RUN") or secrets.token_hex(2)
+"""Tells what this run makes from what another made. Processes may be parts of one run."""
+PART = RUN + secrets.token_hex(2)
+"""The same for this process alone."""
 KINDS = (
     "pods", "services", "statefulsets", "deployments", "jobs", "configmaps", "networkpolicies",
     "persistentvolumeclaims", "serviceaccounts", "roles", "rolebindings",

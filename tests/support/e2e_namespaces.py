@@ -13,9 +13,8 @@ import e2e_findings
 from e2e_kubectl import Document, Kubectl
 
 FINDINGS = Path(__file__).parents[2] / "build" / "e2e"
-MODULES: dict[str, str] = {}
-"""For which test module each namespace of this run was made."""
 _NUMBERS = itertools.count(1)
+_NAME = re.compile(r"e2e-(?P<module>[a-z-]+)-\d+-[0-9a-f]+")
 
 
 class Namespaces:
@@ -31,8 +30,7 @@ class Namespaces:
 
     def __call__(self, *, restricted: bool = False) -> Kubectl:
         """One more; `restricted` lets only pods of that profile in."""
-        name = _name(self._title)
-        MODULES[name] = self._module
+        name = _name(self._module)
         level = "restricted" if restricted else "privileged"
         labels = {"pod-security.kubernetes.io/enforce": level, "iggykube.dev/e2e": "test"}
         self._cluster.apply(_namespace(name, labels))
@@ -72,10 +70,16 @@ def fresh(cluster: Kubectl, title: str, module: str) -> Iterator[Namespaces]:
         namespaces.remove()
 
 
-def _name(title: str) -> str:
-    """Short enough for what objects in it are named after it, and never used before."""
-    words = re.sub(r"[^a-z0-9]+", "-", title.removeprefix("test_").lower()).strip("-")
-    return f"e2e-{words[:30].rstrip('-')}-{next(_NUMBERS)}-{e2e_findings.RUN}"
+def module_of(namespace: str) -> str:
+    """For which test module a namespace of these was made; "" for any other."""
+    found = _NAME.fullmatch(namespace)
+    return f"test_{found['module'].replace('-', '_')}" if found else ""
+
+
+def _name(module: str) -> str:
+    """Never used before, and tells the module; what objects are named after it has room."""
+    words = module.removeprefix("test_").replace("_", "-")
+    return f"e2e-{words}-{next(_NUMBERS)}-{e2e_findings.PART}"
 
 
 def _namespace(name: str, labels: dict[str, str]) -> Document:
