@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from iggy_client import Client, ClientError, SessionLostError
 from iggy_spark.errors import BrokerRefused, BrokerUnavailable, CorruptReply
 from iggy_spark.offsets import OFFSET_MAX, Incarnation, TopicState
-from iggy_spark.options import ReadOptions
+from iggy_spark.options import Login, ReadOptions
 from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.primitives import Consumer, PollingStrategy
@@ -34,13 +34,62 @@ _LOGIN = frozenset((ErrorCode.INVALID_CREDENTIALS, ErrorCode.UNAUTHENTICATED))
 _clients: dict[tuple[object, ...], Client] = {}
 
 
-class Connection:
+class Reach(Protocol):
+    """How a broker is reached: part of the options of readers, and of those of writers."""
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """`host:port` of each, at least one."""
+
+    @property
+    def login(self) -> Login:
+        """Who calls."""
+
+    @property
+    def retry_timeout_ms(self) -> int:
+        """How long a lost broker is tried again."""
+
+
+class Calls:
+    """Calls through the process's one connection with this login."""
+
+    def __init__(self, reach: Reach) -> None:
+        """Connects at the first call, and again after a loss."""
+        self._reach = reach
+        self._key = (os.getpid(), reach.servers, reach.login)
+
+    def call(self, work: Callable[[Client], T]) -> T:
+        """The result of `work`, which is done again whenever the broker was lost meanwhile.
+
+        Raises:
+            BrokerRefused: the broker said no.
+            BrokerUnavailable: not reached within `retryTimeoutMs`.
+            CorruptReply: it spoke nonsense.
+        """
+        return retrying(self._reach, lambda: work(self._client()), drop=self._drop)
+
+    def _client(self) -> Client:
+        client = _clients.get(self._key)
+        if client is None:
+            client = connect(self._reach, reuse_memory=True)
+            while len(_clients) >= CONNECTIONS_MAX:
+                _clients.pop(next(iter(_clients))).close()
+            _clients[self._key] = client
+        return client
+
+    def _drop(self) -> None:
+        client = _clients.pop(self._key, None)
+        if client is not None:
+            client.close()
+
+
+class Connection(Calls):
     """What the readers ask of a broker, for the one topic that their options name."""
 
     def __init__(self, options: ReadOptions) -> None:
         """Connects at the first call, and again after a loss."""
+        super().__init__(options)
         self._options = options
-        self._key = (os.getpid(), options.servers, options.login)
 
     def topic_state(self) -> TopicState:
         """Incarnation and partition ends.
@@ -50,7 +99,7 @@ class Connection:
             BrokerUnavailable: not reached within `retryTimeoutMs`.
         """
         options = self._options
-        found = self._call(lambda client: client.get_topic(options.stream, options.topic))
+        found = self.call(lambda client: client.get_topic(options.stream, options.topic))
         if found is None:
             raise BrokerRefused(
                 f"topic {options.topic!r} in stream {options.stream!r} does not exist on "
@@ -75,7 +124,7 @@ class Connection:
     def poll(self, partition: int, strategy: PollingStrategy, *, count: int) -> Polled:
         """Messages of one partition; stores no offset."""
         options = self._options
-        return self._call(
+        return self.call(
             lambda client: client.poll(
                 options.stream,
                 options.topic,
@@ -98,7 +147,7 @@ class Connection:
     def stored_by(self, consumer: Consumer, partition: int) -> int | None:
         """The same for one kind of consumer."""
         options = self._options
-        found = self._call(
+        found = self.call(
             lambda client: client.get_offset(consumer, options.stream, options.topic, partition)
         )
         return None if found is None else found.stored_offset
@@ -106,27 +155,10 @@ class Connection:
     def store_plain(self, consumer: str, partition: int, offset: int | None) -> None:
         """Say what a plain consumer is done with; None forgets it."""
         target = (Consumer.plain(consumer), self._options.stream, self._options.topic, partition)
-        self._call(lambda client: move_offset(client, *target, offset))
-
-    def _call(self, work: Callable[[Client], T]) -> T:
-        return retrying(self._options, lambda: work(self._client()), drop=self._drop)
-
-    def _client(self) -> Client:
-        client = _clients.get(self._key)
-        if client is None:
-            client = connect(self._options, reuse_memory=True)
-            while len(_clients) >= CONNECTIONS_MAX:
-                _clients.pop(next(iter(_clients))).close()
-            _clients[self._key] = client
-        return client
-
-    def _drop(self) -> None:
-        client = _clients.pop(self._key, None)
-        if client is not None:
-            client.close()
+        self.call(lambda client: move_offset(client, *target, offset))
 
 
-def connect(options: ReadOptions, *, reuse_memory: bool = False) -> Client:
+def connect(options: Reach, *, reuse_memory: bool = False) -> Client:
     """A new connection to the first server that answers, logged in.
 
     Raises:
@@ -165,7 +197,7 @@ def incarnation_of(topic: TopicDetails) -> Incarnation:
     return Incarnation(topic.topic.id, topic.topic.created_at_us)
 
 
-def retrying(options: ReadOptions, attempt: Callable[[], T], *, drop: Callable[[], None]) -> T:
+def retrying(options: Reach, attempt: Callable[[], T], *, drop: Callable[[], None]) -> T:
     """Run `attempt`, after a loss `drop` and run it again, for as long as `retryTimeoutMs` allows.
 
     Raises:
@@ -197,11 +229,11 @@ def retrying(options: ReadOptions, attempt: Callable[[], T], *, drop: Callable[[
         pause_s = min(2 * pause_s, PAUSE_LAST_S)
 
 
-def _where(options: ReadOptions) -> str:
+def _where(options: Reach) -> str:
     return f"broker {','.join(options.servers)}"
 
 
-def _refusal(options: ReadOptions, error: ClientError) -> str:
+def _refusal(options: Reach, error: ClientError) -> str:
     if error.code in _LOGIN:
         return f"{_where(options)} refuses the login: check username and password"
     return f"{_where(options)} refuses: {error}"
