@@ -33,7 +33,9 @@ COPY requirements.lock pyproject.toml images/steps/locked.py ./
 RUN mkdir /chosen \
     && python3 locked.py packages setuptools wheel >/chosen/tools \
     && python3 locked.py packages cython msgspec pyarrow xxhash >/chosen/code \
-    && for name in broker operator spark; do python3 locked.py extra "$name" >"/chosen/$name" || exit 1; done
+    && python3 locked.py extra broker >/chosen/broker \
+    && python3 locked.py extra operator >/chosen/operator \
+    && python3 locked.py extra spark sinks >/chosen/spark
 
 # Our own code as it is laid over the libraries, with the compiled kernel: without it the build fails.
 FROM tools AS code

@@ -4,7 +4,7 @@
 that says for whom it is there ("# via"). Followed backwards, those lines lead to what one program
 needs, without asking an index.
 
-    locked.py extra NAME           the lines for what an extra of pyproject.toml wants
+    locked.py extra NAME…          the lines for what extras of pyproject.toml want
     locked.py packages NAME…       the lines for these packages
 
 A stage of its own runs this, so that a change of the lock makes the layers of those images new
@@ -78,8 +78,8 @@ def needed(asked: Iterable[str], lock: Iterable[Entry]) -> Iterator[str]:
 def main(arguments: list[str]) -> None:
     """Print what was asked for, an entry a line."""
     match arguments:
-        case ["extra", name]:
-            asked = extra(name)
+        case ["extra", *names] if names:
+            asked = [package for name in names for package in extra(name)]
         case ["packages", *names] if names:
             asked = names
         case _:

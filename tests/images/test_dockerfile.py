@@ -72,8 +72,10 @@ def test_an_image_takes_the_libraries_of_its_own_extra_only(name: str) -> None:
 
 
 def _chosen() -> list[str]:
-    (names,) = re.findall(r"for name in ([a-z ]+); do", stages()["chosen"].last("RUN"))
-    return str(names).split()
+    found = re.findall(
+        r"locked.py extra ([a-z ]+) >/chosen/([a-z]+)", stages()["chosen"].last("RUN")
+    )
+    return [file for names, file in found if names.split()[0] == file]
 
 
 def _other_stage(words: str) -> list[str]:

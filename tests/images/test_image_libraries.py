@@ -101,6 +101,14 @@ def test_an_image_gets_one_programs_packages(
     assert not absent & names
 
 
+def test_an_image_may_take_several_extras() -> None:
+    done = locked(ROOT, "extra", "spark", "sinks")
+
+    names = re.findall(r"^([a-z0-9._-]+)==", done.stdout, re.M)
+    assert {"pyspark", "psycopg", "pyiceberg", "sqlalchemy"} <= set(names)
+    assert not {"chdb", "grpcio-tools", "kopf"} & set(names)
+
+
 def test_it_is_what_the_installed_packages_ask_for() -> None:
     # The judge is another: what pip finds in the environment of this very test.
     asked = locked(ROOT, "extra", "broker").stdout
