@@ -42,9 +42,9 @@ def spark_ddl(options: ReadOptions) -> str:
 def _type(name: str, options: ReadOptions) -> tuple[pa.DataType, str]:
     if name != "value":
         return _TYPES[name]
-    if options.payload_format == "text":
+    if options.payload.format == "text":
         return pa.string(), "STRING"
-    kind = schema.Struct(options.payload_schema)
+    kind = schema.Struct(options.payload.fields)
     return schema.to_arrow(kind), schema.to_ddl(kind)
 
 

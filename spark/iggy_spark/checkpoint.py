@@ -127,7 +127,7 @@ def _declared(config: JobConfig) -> dict[str, Any]:
         "path": files.path if files else None,
         "partitionBy": files.partition_by if files else [],
         "payloadFormat": config.sink.payload.format,
-        "fields": {item.name: schema.to_ddl(item.type) for item in config.payload_fields},
+        "fields": {item.name: schema.to_ddl(item.type) for item in config.payload.fields},
     }
 
 

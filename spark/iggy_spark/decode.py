@@ -22,6 +22,8 @@ import pyarrow as pa
 
 from iggy_spark import schema
 from iggy_spark.arrow import ERROR
+from iggy_spark.messages import Messages
+from iggy_spark.payload import Payload
 
 FLOAT_MAX = 3.4028234663852886e38
 
@@ -33,29 +35,35 @@ class Rejected:
     row: int
     kind: str  # MalformedJson, SchemaMismatch, MalformedText
     message: str
+    stage: str = "decode"  # or transform
+    transform: int | None = None  # which one, from 0; None unless the stage is transform
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Values of the good rows in order, the numbers of those rows, and the rest with reasons."""
+    """Values of the good rows in order, the numbers of those rows, and the rest with reasons.
+
+    Good, rejected and filtered together are all rows of the batch.
+    """
 
     values: pa.Array
     good_rows: pa.Array | None  # None: every row is good
     rejected: tuple[Rejected, ...]
+    filtered: int = 0  # messages that a transform dropped
 
 
 class Decoder(Protocol):
     """Turns a batch of payloads into values."""
 
-    def decode(self, payloads: pa.Array) -> Decoded:
-        """Decode every payload that can be."""
+    def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
+        """Decode every payload that can be. `messages` are those that the payloads belong to."""
 
 
-def build(payload_format: str, fields: tuple[schema.Field, ...]) -> Decoder | None:
-    """The decoder of a payload format; None for raw."""
-    if payload_format == "raw":
+def build(payload: Payload) -> Decoder | None:
+    """The decoder of a payload; None for raw."""
+    if payload.format == "raw":
         return None
-    return TextDecoder() if payload_format == "text" else JsonDecoder(fields)
+    return TextDecoder() if payload.format == "text" else JsonDecoder(payload.fields)
 
 
 def aligned_columns(decoded: Decoded, count: int) -> tuple[pa.Array, pa.Array]:
@@ -68,7 +76,7 @@ def aligned_columns(decoded: Decoded, count: int) -> tuple[pa.Array, pa.Array]:
     values = decoded.values.take(pa.array(position, mask=position < 0))
     errors: list[dict[str, str] | None] = [None] * count
     for bad in decoded.rejected:
-        errors[bad.row] = {"stage": "decode", "class": bad.kind, "message": bad.message}
+        errors[bad.row] = {"stage": bad.stage, "class": bad.kind, "message": bad.message}
     return values, pa.array(errors, ERROR)
 
 
@@ -91,7 +99,7 @@ def _views(payloads: pa.Array) -> list[memoryview]:
 class TextDecoder:
     """UTF-8 text."""
 
-    def decode(self, payloads: pa.Array) -> Decoded:
+    def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
         """Check all payloads at once; look at single ones only when some are not UTF-8."""
         try:
             return Decoded(payloads.cast(pa.string()), None, ())
@@ -115,7 +123,7 @@ class JsonDecoder:
         self._type = schema.Struct(fields)
         self._decoder = msgspec.json.Decoder(_python_struct(fields))
 
-    def decode(self, payloads: pa.Array) -> Decoded:
+    def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
         """Decode payload by payload: each is a document of its own."""
         rows: list[Any] = []
         numbers: list[int] = []

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from iggy_spark import options, s3, schema
+from iggy_spark import options, s3
+from iggy_spark import payload as declared
 from iggy_spark.errors import OptionError
 
 JOB_FILE_BYTES_MAX = 1 << 20
@@ -161,18 +162,21 @@ class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     alive_file: Text | None = None
     """Where the job gives a sign of life; see `alive`."""
 
-    @property
-    def payload_format(self) -> str:
-        """In the data source's words: raw, text, json."""
-        return self.sink.payload.format.lower()
-
     @cached_property
-    def payload_fields(self) -> tuple[schema.Field, ...]:
-        """The declared columns; none unless the payload is JSON."""
-        text = self.sink.payload.schema
-        if self.payload_format != "json" or text is None:
-            return ()
-        return schema.parse(text, name="sink.payload.schema")
+    def payload(self) -> declared.Payload:
+        """The payload as the data source knows it.
+
+        Raises:
+            OptionError: payload and transforms are wrong, or do not go together.
+        """
+        sink = self.sink
+        return declared.parse(
+            sink.payload.format,
+            sink.payload.schema,
+            sink.transforms,
+            on_error="keep" if sink.errors.tolerance == "Data" else "fail",
+            names=declared.JOB_NAMES,
+        )
 
     @property
     def available_now(self) -> bool:
@@ -216,7 +220,6 @@ def _check(config: JobConfig) -> None:
         raise OptionError("sink.files: goes with type Files, and type Files needs it")
     if config.sink.files is not None:
         _check_files(config.sink.files)
-    _check_payload(config.sink.payload)
     _check_behaviour(config)
 
 
@@ -241,19 +244,8 @@ def _check_place(field: str, value: str, *, store: tuple[str, S3]) -> None:
         raise OptionError(f"{store[0]}: goes with an address such as s3a://bucket/folder")
 
 
-def _check_payload(payload: Payload) -> None:
-    if payload.format not in ("Raw", "Text", "Json"):
-        raise OptionError(
-            f"sink.payload.format: {payload.format} is not in this version, use Raw, Text or Json"
-        )
-    if (payload.schema is not None) != (payload.format == "Json"):
-        raise OptionError("sink.payload.schema: goes with format Json, and format Json needs it")
-
-
 def _check_behaviour(config: JobConfig) -> None:
     sink = config.sink
-    if sink.transforms:
-        raise OptionError("sink.transforms: not in this version, leave it out")
     if sink.errors.dead_letter is not None:
         raise OptionError(
             "sink.errors.deadLetter: not in this version; type Files keeps rejected messages in "
@@ -261,7 +253,7 @@ def _check_behaviour(config: JobConfig) -> None:
         )
     if sink.delivery == "ExactlyOnce" and sink.type != "Files":
         raise OptionError(f"sink.delivery: {sink.type} cannot do ExactlyOnce")
-    for item in config.payload_fields:
+    for item in config.payload.fields:
         if item.name.lower().startswith("iggy_"):
             raise OptionError(
                 f"sink.payload.schema: field {item.name!r}: names that start with iggy_ are ours"
@@ -284,8 +276,8 @@ def reader_options(config: JobConfig, environ: Mapping[str, str]) -> dict[str, s
         "startingOffsets": sink.starting_offsets.lower(),
         "consumerGroup": config.name,
         "failOnDataLoss": str(sink.fail_on_data_loss).lower(),
-        "payloadFormat": config.payload_format,
-        "onDecodeError": "keep" if sink.errors.tolerance == "Data" else "fail",
+        "payloadFormat": config.payload.format,
+        "onDecodeError": config.payload.on_error,
     }
     if sink.max_offsets_per_trigger is not None:
         found["maxOffsetsPerTrigger"] = str(sink.max_offsets_per_trigger)

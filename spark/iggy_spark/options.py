@@ -13,8 +13,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from iggy_spark import offsets, schema
+from iggy_spark import offsets
 from iggy_spark.errors import OptionError
+from iggy_spark.payload import FORMATS, OPTION_NAMES, Payload
+from iggy_spark.payload import parse as parse_payload
 
 MAX_OFFSETS_PER_TRIGGER_DEFAULT = 1_000_000  # an unbounded first batch is the classic crash
 MIN_PARTITIONS_MAX = 100_000  # tasks of one batch that minPartitions may ask for
@@ -25,7 +27,6 @@ NAME_BYTES_MAX = 255  # Iggy protocol 0.11: names have 1 to 255 bytes
 PORT_MAX = 65535
 
 COLUMNS = ("stream", "topic", "partition", "offset", "timestamp", "origin_timestamp", "id")
-PAYLOAD_FORMATS = ("raw", "text", "json")
 
 Start = str | Mapping[int, int]  # "earliest", "latest", "committed", or positions per partition
 
@@ -78,9 +79,7 @@ class ReadOptions:
     fail_on_data_loss: bool
     on_topic_recreated: str  # fail, restart
     verify_checksum: bool
-    payload_format: str
-    payload_schema: tuple[schema.Field, ...]
-    on_decode_error: str  # fail, keep
+    payload: Payload
     state_location: str | None
     unsafe_moving_start: bool
 
@@ -227,7 +226,7 @@ _TABLE = (
     _Option("failOnDataLoss", _boolean, True),
     _Option("onTopicRecreated", _word("fail", "restart"), "fail", mode="stream"),
     _Option("verifyChecksum", _boolean, True),
-    _Option("payloadFormat", _word(*PAYLOAD_FORMATS), "raw"),
+    _Option("payloadFormat", _word(*FORMATS), "raw"),
     _Option("payloadSchema", _text),
     _Option("onDecodeError", _word("fail", "keep"), "fail"),
     _Option("stateLocation", _text, mode="stream"),
@@ -286,7 +285,6 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
         if values[required] is None:
             raise OptionError(f'{required} is missing: add .option("{required}", …)')
     starting, ending = _start_and_end(values, mode)
-    fields = _payload_schema(values)
     return ReadOptions(
         servers=values["servers"],
         login=_login(values),
@@ -306,9 +304,12 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
         fail_on_data_loss=values["failOnDataLoss"],
         on_topic_recreated=values["onTopicRecreated"],
         verify_checksum=values["verifyChecksum"],
-        payload_format=values["payloadFormat"],
-        payload_schema=fields,
-        on_decode_error=values["onDecodeError"],
+        payload=parse_payload(
+            values["payloadFormat"],
+            values["payloadSchema"],
+            on_error=values["onDecodeError"],
+            names=OPTION_NAMES,
+        ),
         state_location=values["stateLocation"],
         unsafe_moving_start=values["unsafeMovingStart"],
     )
@@ -351,19 +352,6 @@ def _mirror(values: Mapping[str, Any]) -> str:
     if mirror == "required" and values["consumerGroup"] is None:
         raise OptionError("offsetMirror=required needs consumerGroup: under which name?")
     return mirror if values["consumerGroup"] is not None else "off"
-
-
-def _payload_schema(values: Mapping[str, Any]) -> tuple[schema.Field, ...]:
-    text = values["payloadSchema"]
-    if values["payloadFormat"] == "json":
-        if text is None:
-            raise OptionError(
-                'payloadSchema is missing: payloadFormat=json needs one, such as "id BIGINT"'
-            )
-        return schema.parse(text, name="payloadSchema")
-    if text is not None:
-        raise OptionError("payloadSchema goes with payloadFormat=json: set it, or leave this out")
-    return ()
 
 
 def _selected(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,14 +16,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from iggy_spark import arrow, decode, offsets, starts, state
+from iggy_spark import offsets, starts, state
+from iggy_spark.batches import record_batches
 from iggy_spark.connections import Connection
-from iggy_spark.errors import BadPayload, OptionError
-from iggy_spark.fetch import RangeFetch
+from iggy_spark.errors import OptionError
 from iggy_spark.mirror import Mirror
 from iggy_spark.offsets import OffsetRange, Offsets, TopicState
 from iggy_spark.options import ReadOptions
-from iggy_wire.kernel import Columns
 
 _log = logging.getLogger(__name__)
 
@@ -53,47 +52,6 @@ class RangeReader:
         """Record batches of one range, in offset order."""
         if isinstance(partition, RangePartition):  # Spark makes one task up if there is none
             yield from record_batches(self._options, partition.wanted)
-
-
-def record_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The range as record batches with the columns of the options.
-
-    Raises:
-        BadPayload: a payload cannot be decoded and `onDecodeError` is `fail`.
-        IggySparkError: as `RangeFetch`.
-    """
-    decoder = decode.build(options.payload_format, options.payload_schema)
-    form = arrow.arrow_schema(options)
-    for columns in RangeFetch(options, wanted):
-        decoded: dict[str, pa.Array] = {}
-        if decoder is not None and {"value", "error"} & set(options.columns):
-            result = decoder.decode(arrow.payloads(columns))
-            if result.rejected and options.on_decode_error == "fail":
-                raise bad_payload(options, wanted, columns, result.rejected[0])
-            pair = decode.aligned_columns(result, columns.count)
-            decoded = dict(zip(("value", "error"), pair, strict=True))
-        yield pa.RecordBatch.from_arrays(
-            [
-                decoded[name]
-                if name in decoded
-                else arrow.metadata_column(
-                    name, columns, options=options, partition=wanted.partition
-                )
-                for name in options.columns
-            ],
-            schema=form,
-        )
-
-
-def bad_payload(
-    options: ReadOptions, wanted: OffsetRange, columns: Columns, bad: decode.Rejected
-) -> BadPayload:
-    """The error that names a payload by its position."""
-    offset = int.from_bytes(columns.offsets[8 * bad.row : 8 * bad.row + 8], "little")
-    return BadPayload(
-        f"{options.topic_name} partition {wanted.partition} offset {offset}: {bad.message} "
-        f"({bad.kind}); correct payloadSchema or keep such rows with onDecodeError=keep"
-    )
 
 
 class IggyBatchReader(RangeReader, DataSourceReader):

@@ -66,7 +66,7 @@ class IggyDataSource(DataSource):
         from iggy_spark.errors import OptionError
 
         parsed = options.parse(self._raw, mode=mode)
-        columns = options.check_columns(schema.fieldNames(), parsed.payload_format)
+        columns = options.check_columns(schema.fieldNames(), parsed.payload.format)
         wanted = replace(parsed, columns=columns)
         ours, given = arrow.arrow_schema(wanted), to_arrow_schema(schema, timezone="UTC")
         for column in columns:

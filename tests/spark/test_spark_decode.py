@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iggy_spark import decode, schema
+from message_columns import messages
 
 DDL = "id BIGINT NOT NULL, at TIMESTAMP, note STRING, ratio DOUBLE, ok BOOLEAN"
 
@@ -20,18 +21,23 @@ def decoder(ddl: str = DDL) -> decode.JsonDecoder:
     return decode.JsonDecoder(schema.parse(ddl, name="payloadSchema"))
 
 
+def decoded(found: decode.Decoder, data: pa.Array) -> decode.Decoded:
+    return found.decode(data, messages(len(data)))
+
+
 def payloads(*values: bytes | dict[str, Any]) -> pa.Array:
     data = [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
     return pa.array(data, pa.binary())
 
 
 def test_a_full_a_sparse_and_a_wider_document() -> None:
-    found = decoder().decode(
+    found = decoded(
+        decoder(),
         payloads(
             {"id": 1, "at": "2026-03-29T01:00:00Z", "note": "\u00fc", "ratio": 2, "ok": True},
             {"id": 2, "at": None},
             {"id": 3, "new": {"field": [1, 2]}},
-        )
+        ),
     )
 
     at = dt.datetime(2026, 3, 29, 1, tzinfo=dt.UTC)
@@ -69,7 +75,7 @@ def test_a_full_a_sparse_and_a_wider_document() -> None:
 def test_a_payload_that_does_not_fit_is_set_aside_alone(
     payload: bytes | dict[str, Any], kind: str, told: str
 ) -> None:
-    found = decoder().decode(payloads({"id": 1}, payload, {"id": 3}))
+    found = decoded(decoder(), payloads({"id": 1}, payload, {"id": 3}))
 
     assert [row["id"] for row in found.values.to_pylist()] == [1, 3]
     (bad,) = found.rejected
@@ -85,14 +91,14 @@ def test_times_are_instants_to_the_microsecond() -> None:
         "2026-03-28T21:29:59.999999-03:30",
     ]
 
-    found = decoder("at TIMESTAMP").decode(payloads(*({"at": text} for text in texts)))
+    found = decoded(decoder("at TIMESTAMP"), payloads(*({"at": text} for text in texts)))
 
     instant = dt.datetime(2026, 3, 29, 0, 59, 59, 999999, tzinfo=dt.UTC)
     assert [row["at"] for row in found.values.to_pylist()] == [instant] * 4
 
 
 def test_decimals_are_exact_or_refused() -> None:
-    found = decoder("price DECIMAL(6,2)").decode(
+    found = decoded(decoder("price DECIMAL(6,2)"),
         payloads(b'{"price": 1.5}', b'{"price": "2.25"}', b'{"price": 1.555}', b'{"price": 99999}',
                  b'{"price": "NaN"}', b'{"price": null}')
     )  # fmt: skip
@@ -104,10 +110,11 @@ def test_decimals_are_exact_or_refused() -> None:
 
 
 def test_nested_values_and_nulls_at_every_level() -> None:
-    found = decoder(
-        "who STRUCT<name: STRING, at: DATE>, tags ARRAY<STRING>, "
-        "lines ARRAY<STRUCT<n INT NOT NULL>>"
-    ).decode(
+    found = decoded(
+        decoder(
+            "who STRUCT<name: STRING, at: DATE>, tags ARRAY<STRING>, "
+            "lines ARRAY<STRUCT<n INT NOT NULL>>"
+        ),
         payloads(
             {
                 "who": {"name": "a", "at": "2026-01-02"},
@@ -115,7 +122,7 @@ def test_nested_values_and_nulls_at_every_level() -> None:
                 "lines": [{"n": 1}, None],
             },
             {"who": None, "tags": [], "lines": None},
-        )
+        ),
     )
 
     assert found.rejected == ()
@@ -127,7 +134,7 @@ def test_nested_values_and_nulls_at_every_level() -> None:
 
 
 def test_rows_and_reasons_stay_in_line() -> None:
-    found = decoder().decode(payloads(b"x", {"id": 1}, b"y", {"id": 2}))
+    found = decoded(decoder(), payloads(b"x", {"id": 1}, b"y", {"id": 2}))
 
     values, errors = decode.aligned_columns(found, 4)
 
@@ -138,20 +145,20 @@ def test_rows_and_reasons_stay_in_line() -> None:
 
 
 def test_text_that_is_not_utf_8_is_set_aside() -> None:
-    found = decode.TextDecoder().decode(payloads(b"a", b"\xff", b"", "\u00e9".encode()))
+    found = decoded(decode.TextDecoder(), payloads(b"a", b"\xff", b"", "\u00e9".encode()))
 
     assert found.values.to_pylist() == ["a", "", "\u00e9"]
     assert [bad.row for bad in found.rejected] == [1]
 
 
 def test_nothing_to_decode() -> None:
-    found = decoder().decode(payloads())
+    found = decoded(decoder(), payloads())
 
     assert (len(found.values), found.rejected) == (0, ())
 
 
 @given(st.lists(st.binary(max_size=40)))
 def test_every_payload_is_a_row_or_a_reason(data: list[bytes]) -> None:
-    found = decoder().decode(pa.array(data, pa.binary()))
+    found = decoded(decoder(), pa.array(data, pa.binary()))
 
     assert len(found.values) + len(found.rejected) == len(data)

@@ -56,7 +56,7 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
 
     assert (found.stream, found.topic, found.consumer_group) == ("flights", "departures", "lake")
     assert found.starting_offsets == "earliest"
-    assert [item.name for item in found.payload_schema] == ["month", "carrier"]
+    assert [item.name for item in found.payload.fields] == ["month", "carrier"]
     assert config.available_now
     assert config.interval_ms == 2000
 
@@ -72,8 +72,11 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
         ({"sink__type": "Jdbc"}, r"sink\.type: Jdbc is not in this version"),
         ({"sink__type": "Console"}, r"sink\.files: goes with type Files"),
         ({"sink__files": None}, r"sink\.files: goes with type Files"),
-        ({"sink__payload__format": "Avro"}, r"sink\.payload\.format: Avro is not in this version"),
-        ({"sink__payload__schema": None}, r"sink\.payload\.schema: goes with format Json"),
+        ({"sink__payload__format": "Avro"}, r"sink\.payload\.format: 'Avro' is not a format"),
+        (
+            {"sink__payload__schema": None},
+            r"sink\.payload\.schema is missing: sink\.payload\.format=Json",
+        ),
         ({"sink__payload__schema": "month NUMBER"}, r"sink\.payload\.schema: field 'month'"),
         ({"sink__payload__schema": "iggy_offset INT"}, r"names that start with iggy_ are ours"),
         ({"sink__transforms": [{"delete_fields": {}}]}, r"sink\.transforms: not in this version"),

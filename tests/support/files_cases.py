@@ -9,13 +9,16 @@ import pyarrow as pa
 
 from iggy_spark import schema
 from iggy_spark.offsets import OffsetRange
+from iggy_spark.payload import Payload
 from iggy_spark.sinks.base import Portion
 from iggy_spark.sinks.files import FilesSettings, FilesSink
 from iggy_spark.sinks.rows import REJECTED_SCHEMA, table_fields
 from lakes import Lake, table_of
 
 INCARNATION = "7-1795812995756186"
-FIELDS = table_fields("json", schema.parse("month INT, carrier STRING, delay INT", name="x"))
+FIELDS = table_fields(
+    Payload("json", fields=schema.parse("month INT, carrier STRING, delay INT", name="x"))
+)
 FORM = pa.schema([schema.arrow_field(item) for item in FIELDS])
 NOW = dt.datetime(2026, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC)
 MONTHS = [1, 2, 1, None, 12]

@@ -20,7 +20,7 @@ def build(config: JobConfig, *, show: Callable[[str], Any]) -> Sink:
     Raises:
         OptionError: the sink's settings do not fit each other.
     """
-    fields = table_fields(config.payload_format, config.payload_fields)
+    fields = table_fields(config.payload)
     match config.sink.type:
         case "Files":
             files = config.sink.files

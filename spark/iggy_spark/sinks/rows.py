@@ -13,9 +13,10 @@ from functools import cache
 import pyarrow as pa
 
 from iggy_spark import arrow, decode, schema
+from iggy_spark.batches import bad_payload, messages
 from iggy_spark.fetch import RangeFetch
 from iggy_spark.options import ReadOptions
-from iggy_spark.readers import bad_payload
+from iggy_spark.payload import Payload
 from iggy_spark.sinks.base import Portion
 from iggy_wire.kernel import Columns
 
@@ -39,11 +40,12 @@ def none_rejected() -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], REJECTED_SCHEMA)
 
 
-def table_fields(payload_format: str, fields: tuple[schema.Field, ...]) -> tuple[schema.Field, ...]:
+def table_fields(payload: Payload) -> tuple[schema.Field, ...]:
     """The columns of the table: JSON's declared fields, `value` for text, `payload` for raw."""
-    if payload_format == "text":
+    fields = payload.fields
+    if payload.format == "text":
         fields = (schema.Field("value", schema.Scalar("STRING", pa.string()), nullable=False),)
-    elif payload_format == "raw":
+    elif payload.format == "raw":
         fields = (schema.Field("payload", schema.Scalar("BINARY", pa.binary()), nullable=False),)
     return (*fields, *METADATA)
 
@@ -54,8 +56,8 @@ def portions(options: ReadOptions, fetch: RangeFetch, partition: int) -> Iterato
     Raises:
         BadPayload: a payload does not fit and `onDecodeError` is `fail`.
     """
-    decoder = decode.build(options.payload_format, options.payload_schema)
-    fields = table_fields(options.payload_format, options.payload_schema)
+    decoder = decode.build(options.payload)
+    fields = table_fields(options.payload)
     form = pa.schema([schema.arrow_field(item) for item in fields])
     for columns in fetch:
         metadata = [
@@ -66,8 +68,8 @@ def portions(options: ReadOptions, fetch: RangeFetch, partition: int) -> Iterato
             rows = pa.RecordBatch.from_arrays([arrow.payloads(columns), *metadata], schema=form)
             yield Portion(rows, none_rejected())
             continue
-        result = decoder.decode(arrow.payloads(columns))
-        if result.rejected and options.on_decode_error == "fail":
+        result = decoder.decode(arrow.payloads(columns), messages(options, fetch.wanted, columns))
+        if result.rejected and options.payload.on_error == "fail":
             raise bad_payload(options, fetch.wanted, columns, result.rejected[0])
         yield Portion(_good(result, metadata, form), _rejected(result, columns, metadata))
 
