@@ -62,6 +62,12 @@ class BadPayload(IggySparkError):
     exit_code = EXIT_DATA_LOSS
 
 
+class BadRow(IggySparkError):
+    """A row that is to be written makes no message: a null, a wrong size, an unknown partition."""
+
+    exit_code = EXIT_DATA_LOSS
+
+
 class CorruptReply(IggySparkError):
     """The broker's bytes fail their checksum or do not tile."""
 
@@ -90,6 +96,7 @@ _TYPES: dict[str, type[IggySparkError]] = {
         TopicRecreated,
         OffsetFormatError,
         BadPayload,
+        BadRow,
         CorruptReply,
         SinkError,
         SparkNotStarted,
