@@ -41,8 +41,8 @@ assert _FRAME.itemsize == FRAME_HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
-    """Messages as Arrow arrays of one length. Slices are cheap. Made by `of`."""
+class Outgoing:
+    """Outgoing as Arrow arrays of one length. Slices are cheap. Made by `of`."""
 
     payloads: pa.Array  # large_binary, none null, none empty
     ids: pa.Array  # large_binary, 16 bytes each, big-endian as in the source's column `id`
@@ -51,7 +51,7 @@ class Messages:
     @classmethod
     def of(
         cls, payloads: pa.Array, *, ids: pa.Array | None = None, headers: pa.Array | None = None
-    ) -> Messages:
+    ) -> Outgoing:
         """Checked messages.
 
         `payloads`: binary or string. `ids`: binary of 16 bytes, big-endian; None makes random ones.
@@ -77,11 +77,11 @@ class Messages:
         """How many messages."""
         return len(self.payloads)
 
-    def slice(self, at: int, count: int) -> Messages:
+    def slice(self, at: int, count: int) -> Outgoing:
         """Some that follow one another, not copied."""
         return self._each(lambda column: column.slice(at, count))
 
-    def take(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> Messages:
+    def take(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> Outgoing:
         """These rows in this order, copied."""
         return self._each(lambda column: column.take(pa.array(rows)))
 
@@ -90,9 +90,9 @@ class Messages:
         sizes = FRAME_HEADER_BYTES + _lengths(self.payloads)
         return sizes if self.headers is None else sizes + _lengths(self.headers)
 
-    def _each(self, change: Any) -> Messages:
+    def _each(self, change: Any) -> Outgoing:
         headers = None if self.headers is None else change(self.headers)
-        return Messages(change(self.payloads), change(self.ids), headers)
+        return Outgoing(change(self.payloads), change(self.ids), headers)
 
 
 def ids_of(data: bytes) -> pa.Array:
@@ -102,7 +102,7 @@ def ids_of(data: bytes) -> pa.Array:
     return pa.Array.from_buffers(BYTES, len(ends) - 1, buffers)
 
 
-def batch(messages: Messages, *, origin_timestamp_us: int) -> bytearray:
+def batch(messages: Outgoing, *, origin_timestamp_us: int) -> bytearray:
     """One sealed batch, as a producer sends it; all messages have the same origin timestamp."""
     count = len(messages)
     # The first head holds the batch header too, so that joining makes the whole batch.
@@ -120,7 +120,7 @@ def batch(messages: Messages, *, origin_timestamp_us: int) -> bytearray:
     return sealed
 
 
-def requests(messages: Messages, *, bytes_max: int, count_max: int) -> Iterator[Messages]:
+def requests(messages: Outgoing, *, bytes_max: int, count_max: int) -> Iterator[Outgoing]:
     """Cut in order: as many as fit both limits, at least one. A limit counts the batch header."""
     ends = BATCH_HEADER_BYTES + np.cumsum(messages.sizes())
     at, before = 0, 0
@@ -132,7 +132,7 @@ def requests(messages: Messages, *, bytes_max: int, count_max: int) -> Iterator[
         before = int(ends[at - 1]) - BATCH_HEADER_BYTES
 
 
-def _frames(messages: Messages) -> np.ndarray[Any, Any]:
+def _frames(messages: Outgoing) -> np.ndarray[Any, Any]:
     frames = np.zeros(len(messages), _FRAME)
     # On the wire an id is a little-endian number.
     ids = messages.ids

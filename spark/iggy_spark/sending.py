@@ -1,7 +1,7 @@
 """Sending columns of messages to any topic, without Spark: for writers, copies and dead letters.
 
     sender = Sender(options)                    # servers, login, retry_timeout_ms: see `Reach`
-    messages = Messages.of(payloads, ids=ids, headers=headers)       # Arrow arrays
+    messages = Outgoing.of(payloads, ids=ids, headers=headers)       # Arrow arrays
     sender.send("shop", "orders", messages, partitions=3)            # all into partition 3
     sender.send("shop", "orders", messages, partitions=column)       # int32 per row, null: any
     sender.send("shop", "orders", messages, keys=column)             # by the hash of a key
@@ -26,12 +26,12 @@ import pyarrow.compute as pc
 from iggy_client import Client, ClientError, calls
 from iggy_spark import encode
 from iggy_spark.connections import Calls, Reach
-from iggy_spark.encode import Messages
+from iggy_spark.encode import Outgoing
 from iggy_spark.errors import BadRow, BrokerRefused
 from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import Partitioning, partition_of_key
 
-__all__ = ["Messages", "Receipt", "Sender"]
+__all__ = ["Outgoing", "Receipt", "Sender"]
 
 BATCH_BYTES = 1 << 20
 BATCH_MESSAGES = 1000
@@ -71,7 +71,7 @@ class Sender:
         self,
         stream: str,
         topic: str,
-        messages: Messages,
+        messages: Outgoing,
         *,
         partitions: int | pa.Array | None = None,
         keys: pa.Array | None = None,
@@ -137,7 +137,7 @@ class Sender:
         )
 
     def _send_all(
-        self, stream: str, topic: str, partitioning: Partitioning, messages: Messages
+        self, stream: str, topic: str, partitioning: Partitioning, messages: Outgoing
     ) -> None:
         for part in encode.requests(
             messages, bytes_max=self._batch_bytes, count_max=self._batch_messages

@@ -15,7 +15,7 @@ from broker_process import PASSWORD, USERNAME, running_broker
 from iggy_client import Client
 from iggy_spark import encode, options
 from iggy_spark.errors import BadRow, BrokerRefused, IggySparkError
-from iggy_spark.sending import Messages, Receipt, Sender, groups, partitions_of_keys
+from iggy_spark.sending import Outgoing, Receipt, Sender, groups, partitions_of_keys
 from iggy_wire import batch as batches
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Partitioning, PollingStrategy
@@ -28,10 +28,10 @@ def sender(topic: Topic, **limits: int) -> Sender:
     return Sender(options.parse(topic.options(retryTimeoutMs="20s"), mode=None), **limits)
 
 
-def numbered(count: int, *, start: int = 0) -> Messages:
+def numbered(count: int, *, start: int = 0) -> Outgoing:
     numbers = range(start, start + count)
     ids = pa.array([(number + 1).to_bytes(16, "big") for number in numbers], pa.binary())
-    return Messages.of(pa.array([f"m{number}" for number in numbers]), ids=ids)
+    return Outgoing.of(pa.array([f"m{number}" for number in numbers]), ids=ids)
 
 
 def stored(client: Client, stream: str, topic: str, partition: int) -> list[Message]:
@@ -52,7 +52,7 @@ def test_a_batch_is_what_the_message_by_message_builder_makes() -> None:
     messages = [
         Message(b"x" * size, id=size << 100 | 7, headers=b"h" * (size % 3)) for size in range(1, 50)
     ]
-    columns = Messages.of(
+    columns = Outgoing.of(
         pa.array([message.payload for message in messages], pa.binary()),
         ids=pa.array([message.id.to_bytes(16, "big") for message in messages], pa.binary(16)),
         headers=pa.array([message.headers or None for message in messages], pa.binary()),
@@ -65,7 +65,7 @@ def test_a_batch_is_what_the_message_by_message_builder_makes() -> None:
 
 def test_requests_keep_both_limits_and_the_order() -> None:
     payloads = [b"p" * size for size in (10, 10, 10, 5000, 10, 10)]
-    columns = Messages.of(pa.array(payloads, pa.binary()))
+    columns = Outgoing.of(pa.array(payloads, pa.binary()))
 
     parts = list(encode.requests(columns, bytes_max=256 + 2 * 58, count_max=100))
 
@@ -83,7 +83,7 @@ def test_messages_arrive_whole_and_the_receipts_say_where(topic: Topic) -> None:
     used.send(
         topic.stream,
         topic.name,
-        Messages.of(pa.array([b"a", b"\xff\x00", b"c"], pa.binary()), ids=ids, headers=headers),
+        Outgoing.of(pa.array([b"a", b"\xff\x00", b"c"], pa.binary()), ids=ids, headers=headers),
         partitions=1,
     )
 
@@ -130,7 +130,7 @@ def test_a_key_goes_where_the_broker_puts_it(topic: Topic) -> None:
         topic.client.send(topic.stream, topic.name, Partitioning.key(key), [message])
     placed = {message.payload: p for p in range(5) for message in read(topic, p)}
 
-    sender(topic).send(topic.stream, topic.name, Messages.of(pa.array(keys)), keys=pa.array(keys))
+    sender(topic).send(topic.stream, topic.name, Outgoing.of(pa.array(keys)), keys=pa.array(keys))
 
     for partition in range(5):
         both = [message.payload for message in read(topic, partition)]
@@ -180,7 +180,7 @@ def test_a_row_that_makes_no_message_is_refused(columns: dict[str, list[bytes]],
     arrays = {name: pa.array(values) for name, values in columns.items()}
 
     with pytest.raises(BadRow, match=told):
-        Messages.of(arrays.pop("payloads"), **arrays)
+        Outgoing.of(arrays.pop("payloads"), **arrays)
 
 
 def test_what_is_not_there_is_named(topic: Topic) -> None:
