@@ -12,6 +12,7 @@ from typing import Any
 from iggy_operator import API_VERSION
 from iggy_operator.schema import schemas
 from schema_samples import whole
+from sink_blocks import BUCKET, DATABASE, TARGETS
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,6 @@ def full_topic(name: str = "full") -> dict[str, Any]:
 
 
 S3 = {"location": "s3a://lake/_ckpt/orders"}
-BUCKET = {"path": "s3a://lake/orders", "s3": {"endpoint": "http://store:8333", "pathStyle": True}}
 EXTERNAL = {
     "tcp": "iggy.example:8090",
     "http": "https://iggy.example:3000",
@@ -221,8 +221,24 @@ _SINKS = [
                    elasticsearch={"urls": ["https://es:9200"], "index": "orders",
                                   "idFrom": "Field", "idField": "id"}), None,
          "spec.sinks[0]", "idFrom Offset"),
-    Case("sink: tolerance without dead letters", with_sink(errors={"tolerance": "Data"}), None,
-         "spec.sinks[0].errors", "needs deadLetter"),
+    Case("sink: tolerance without dead letters",
+         with_sink(**DATABASE, errors={"tolerance": "Data"}), None,
+         "spec.sinks[0]", "needs errors.deadLetter"),
+    Case("sink: files keep bad messages", with_sink(errors={"tolerance": "Data"})),
+    Case("sink: messages that are gone", with_sink(failOnDataLoss=False)),
+    *[
+        Case(f"sink: {kind} with everything", sink(type=kind, files=None, **{kind.lower(): block}))
+        for kind, block in TARGETS.items()
+    ],
+    Case("sink: a store for a table in a folder",
+         sink(type="Delta", files=None, delta={"path": "/lake", "s3": BUCKET["s3"]}), None,
+         "spec.delta", "s3 goes with a path in an object store"),
+    Case("sink: a login in a web address",
+         sink(type="Http", files=None, http={"url": "https://a:b@x.example"}), None,
+         "spec.http.url", "without credentials"),
+    Case("sink: tokens from nowhere",
+         sink(type="Http", files=None, http={"url": "https://x.example", "oauth2": {}}), None,
+         "spec.http.oauth2.tokenUrl", "is missing"),
     Case("sink: tolerance with dead letters",
          with_sink(errors={"tolerance": "Data", "deadLetter": {"topic": "orders.dlq"}})),
     Case("sink: transforms", with_sink(transforms=[
