@@ -131,13 +131,13 @@ class Client(AccessMethods, MembershipMethods):
         if self._credentials is not None:
             self._login(self._credentials)
 
-    def login(self, username: str, password: str) -> LoginReply:
-        """Begin a session by name and password."""
-        return self._login(login_request(username, password))
+    def login(self, username: str, password: str, *, context: str = "") -> LoginReply:
+        """Begin a session by name and password. `context` tells the server who this is."""
+        return self._login(login_request(username, password, context))
 
-    def login_with_token(self, token: str) -> LoginReply:
+    def login_with_token(self, token: str, *, context: str = "") -> LoginReply:
         """Begin a session by personal access token."""
-        return self._login(token_request(token))
+        return self._login(token_request(token, context))
 
     def logout(self) -> None:
         """End the session; the connection stays."""

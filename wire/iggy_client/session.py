@@ -155,14 +155,14 @@ class Session:
         return SessionLostError(code, detail)
 
 
-def login_request(username: str, password: str) -> Login:
-    """The login of this client by name and password."""
-    return Login(P11.version, SDK_NAME, SDK_VERSION, username, password)
+def login_request(username: str, password: str, context: str = "") -> Login:
+    """The login of this client by name and password; `context` is any text about who this is."""
+    return Login(P11.version, SDK_NAME, SDK_VERSION, username, password, context)
 
 
-def token_request(token: str) -> LoginWithToken:
+def token_request(token: str, context: str = "") -> LoginWithToken:
     """The login of this client by personal access token."""
-    return LoginWithToken(P11.version, SDK_NAME, SDK_VERSION, token)
+    return LoginWithToken(P11.version, SDK_NAME, SDK_VERSION, token, context)
 
 
 def logout_request() -> Logout:
