@@ -1,7 +1,7 @@
 """One broker connection per worker process, and calls on it that outlive a lost broker.
 
-Only this module and `membership` talk to the broker. Spark's Python workers live on across batches,
-so the cache below is hit by every task after the first.
+Only this module, `membership` and `start_mark` talk to the broker. Spark's Python workers live on
+across batches, so the cache below is hit by every task after the first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Protocol, TypeVar
 
 from iggy_client import Client, ClientError, SessionLostError
 from iggy_spark.errors import BrokerRefused, BrokerUnavailable, CorruptReply
-from iggy_spark.offsets import OFFSET_MAX, Incarnation, TopicState
-from iggy_spark.options import Login, ReadOptions
+from iggy_spark.login import Login
+from iggy_spark.offsets import OFFSET_MAX, Incarnation, Kept, TopicState
+from iggy_spark.options import ReadOptions
+from iggy_spark.selection import TopicName
 from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.primitives import Consumer, PollingStrategy
@@ -99,27 +101,52 @@ class Connection(Calls):
             BrokerUnavailable: not reached within `retryTimeoutMs`.
         """
         options = self._options
-        found = self.call(lambda client: client.get_topic(options.stream, options.topic))
+        found = self.find_topic()
         if found is None:
             raise BrokerRefused(
                 f"topic {options.topic!r} in stream {options.stream!r} does not exist on "
                 f"{','.join(options.servers)}: check the names, or create it first"
             )
+        return found
+
+    def find_topic(self) -> TopicState | None:
+        """The same; None if there is no such topic."""
+        options = self._options
+        found = self.call(lambda client: client.get_topic(options.stream, options.topic))
+        if found is None:
+            return None
         # Iggy protocol 0.11: the current offset is that of the last message, and 0 both for an
         # empty partition and for one with a single message.
         ends = {
             item.id: item.current_offset + 1 if item.messages_count or item.current_offset else 0
             for item in found.partitions
         }
-        return TopicState(options.topic_name, incarnation_of(found), dict(sorted(ends.items())))
+        return TopicState(
+            options.topic_name,
+            incarnation_of(found),
+            dict(sorted(ends.items())),
+            {item.id: Kept(item.messages_count, item.size_bytes) for item in found.partitions},
+        )
 
     def earliest(self, partition: int) -> int | None:
         """Offset of the oldest message that is kept; None if there is none."""
-        polled = self.poll(partition, PollingStrategy.first(), count=1)
+        return self._first(partition, PollingStrategy.first())
+
+    def at_time(self, partition: int, timestamp_us: int) -> int | None:
+        """Offset of the first message that was taken at or after a time; None if there is none."""
+        return self._first(partition, PollingStrategy.timestamp(timestamp_us))
+
+    def _first(self, partition: int, strategy: PollingStrategy) -> int | None:
+        polled = self.poll(partition, strategy, count=1)
         if not polled.count:
             return None
         columns = kernel.columns(polled.region, 0, OFFSET_MAX)
         return int.from_bytes(columns.offsets[:8], "little")
+
+    def message_bytes(self, partition: int, offset: int, *, count: int) -> float | None:
+        """Size of a message as it is on the wire, of `count` from `offset` on; None without any."""
+        polled = self.poll(partition, PollingStrategy.offset(offset), count=count)
+        return len(polled.region) / polled.count if polled.count else None
 
     def poll(self, partition: int, strategy: PollingStrategy, *, count: int) -> Polled:
         """Messages of one partition; stores no offset."""
@@ -158,6 +185,23 @@ class Connection(Calls):
         self.call(lambda client: move_offset(client, *target, offset))
 
 
+def topic_names(reach: Reach) -> list[TopicName]:
+    """All topics that this login may see.
+
+    Raises:
+        BrokerRefused, BrokerUnavailable, CorruptReply: as `Calls.call`.
+    """
+
+    def look(client: Client) -> list[TopicName]:
+        return [
+            TopicName(stream.name, topic.name)
+            for stream in client.get_streams()
+            for topic in client.get_topics(stream.id)
+        ]
+
+    return Calls(reach).call(look)
+
+
 def connect(options: Reach, *, reuse_memory: bool = False) -> Client:
     """A new connection to the first server that answers, logged in.
 
@@ -165,17 +209,29 @@ def connect(options: Reach, *, reuse_memory: bool = False) -> Client:
         ClientError: the login is refused.
         OSError: none answers.
     """
-    username, password = options.login.read()
     failure: OSError | None = None
     for server in options.servers:
         try:
-            return Client.connect(
-                server, username, password, timeout_s=CONNECT_TIMEOUT_S, reuse_memory=reuse_memory
-            )
+            return _logged_in(server, options.login, reuse_memory=reuse_memory)
         except OSError as error:
             failure = error
     assert failure is not None, "options hold at least one server"
     raise failure
+
+
+def _logged_in(server: str, login: Login, *, reuse_memory: bool) -> Client:
+    secret = login.read()
+    tls = None if login.tls is None else login.tls.read()
+    client = Client(server, timeout_s=CONNECT_TIMEOUT_S, reuse_memory=reuse_memory, tls=tls)
+    try:
+        if isinstance(secret, str):
+            client.login_with_token(secret, context=login.client_name)
+        else:
+            client.login(*secret, context=login.client_name)
+    except BaseException:
+        client.close()
+        raise
+    return client
 
 
 def move_offset(
@@ -235,7 +291,7 @@ def _where(options: Reach) -> str:
 
 def _refusal(options: Reach, error: ClientError) -> str:
     if error.code in _LOGIN:
-        return f"{_where(options)} refuses the login: check username and password"
+        return f"{_where(options)} refuses the login: check username and password, or the token"
     return f"{_where(options)} refuses: {error}"
 
 

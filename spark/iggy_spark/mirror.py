@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from iggy_spark.connections import Connection
 from iggy_spark.errors import BrokerRefused, TopicRecreated
 from iggy_spark.membership import CannotJoin, Membership
-from iggy_spark.offsets import Offsets
+from iggy_spark.offsets import Offsets, QueryOffsets, TopicState
 from iggy_spark.options import ReadOptions
+from iggy_spark.topics import Topics
 from iggy_wire.primitives import Consumer
 
 REFUSED_AGAIN_S: Final = 10.0  # how long a partition whose offset was refused is left alone
@@ -133,3 +135,49 @@ class Mirror:
             self._connection.store_plain(self._group, partition, last)
             return True
         return self._membership.move(partition, last)
+
+
+class Mirrors:
+    """A mirror for each topic of a query, made when it is first needed."""
+
+    def __init__(self, options: ReadOptions, topics: Topics) -> None:
+        """Opens nothing; does nothing if the options name no group or want no mirror."""
+        self._options = options
+        self._topics = topics
+        self._is_on = options.offset_mirror != "off" and options.consumer_group is not None
+        self._mirrors: dict[str, Mirror] = {}
+
+    def join(self, offsets: QueryOffsets) -> None:
+        """Be the only member of every group.
+
+        Raises:
+            Fenced, BrokerRefused, BrokerUnavailable: as `Mirror.join`.
+        """
+        if self._is_on:
+            for name, item in offsets.topics.items():
+                self._mirror(name).join(item.incarnation)
+
+    def store(self, offsets: QueryOffsets, states: Iterable[TopicState] | None = None) -> None:
+        """Say that everything below is done; with `states`, of topics that still live that life.
+
+        Raises:
+            Fenced, BrokerRefused, BrokerUnavailable: as `Mirror.store`.
+        """
+        if not self._is_on:
+            return
+        there = None if states is None else {item.name: str(item.incarnation) for item in states}
+        for name, item in offsets.topics.items():
+            if there is None or there.get(name) == item.incarnation:
+                self._mirror(name).store(item)
+
+    def close(self) -> None:
+        """Leave all groups."""
+        for mirror in self._mirrors.values():
+            mirror.close()
+
+    def _mirror(self, topic: str) -> Mirror:
+        found = self._mirrors.get(topic)
+        if found is None:
+            found = Mirror(self._options.for_topic(self._topics.name(topic)))
+            self._mirrors[topic] = found
+        return found

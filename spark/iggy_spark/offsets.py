@@ -1,17 +1,17 @@
 """Which offsets each micro-batch and each task reads. Pure: no broker, no clock, no files.
 
 All ends are exclusive. Offsets travel through Spark's checkpoint as JSON and Spark compares them as
-text, so partitions always come in numerical order.
+text, so topics always come in the order of their names and partitions in numerical order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from iggy_spark.errors import DataLoss, OffsetFormatError, OptionError, TopicRecreated
+from iggy_spark.errors import DataLoss, OffsetFormatError, TopicRecreated
 
 OFFSETS_VERSION = 1
 EARLIEST = -2
@@ -19,6 +19,8 @@ LATEST = -1
 COMMITTED = -3
 RANGE_ROWS_MIN = 1000  # messages of a task when `minPartitions` splits; less is not worth a task
 OFFSET_MAX = (1 << 62) - 1  # the wire's offsets end below this
+
+Place = tuple[str, int]  # topic and partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,13 @@ class Incarnation:
         return f"{self.topic_id}-{self.created_at_us}"
 
 
+class Kept(NamedTuple):
+    """How much a partition holds."""
+
+    messages: int
+    size_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class TopicState:
     """What the broker says about a topic: per partition the end, one past the last message."""
@@ -40,6 +49,7 @@ class TopicState:
     name: str  # "stream/topic"
     incarnation: Incarnation
     ends: Mapping[int, int]
+    kept: Mapping[int, Kept] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +61,8 @@ class Offsets:
     positions: Mapping[int, int]
 
     def to_json(self) -> dict[str, Any]:
-        """As the checkpoint stores it; the same positions always give the same text."""
-        inner: dict[str, Any] = {"incarnation": self.incarnation}
-        inner.update((str(number), self.positions[number]) for number in sorted(self.positions))
-        return {"v": OFFSETS_VERSION, "topics": {self.topic: inner}}
+        """As the checkpoint of a query of this topic stores it."""
+        return QueryOffsets.of([self]).to_json()
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Offsets:
@@ -63,21 +71,74 @@ class Offsets:
         Raises:
             OffsetFormatError: another version or shape; the message says what to do.
         """
+        topics = QueryOffsets.from_json(value).topics
+        if len(topics) != 1:
+            raise OffsetFormatError(
+                f"the checkpoint holds offsets of {len(topics)} topics, and one is read: use the "
+                "checkpoint that belongs to this query or a new one"
+            )
+        return next(iter(topics.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOffsets:
+    """The next offsets to read in all topics of a query."""
+
+    topics: Mapping[str, Offsets]  # by name, in the order of the names
+
+    @staticmethod
+    def of(topics: Iterable[Offsets]) -> QueryOffsets:
+        """Those of these topics."""
+        return QueryOffsets({item.topic: item for item in sorted(topics, key=_name)})
+
+    @property
+    def places(self) -> dict[Place, int]:
+        """The same, one entry a partition."""
+        return {
+            (name, number): position
+            for name, item in self.topics.items()
+            for number, position in item.positions.items()
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """As the checkpoint stores it; the same positions always give the same text."""
+        topics: dict[str, Any] = {}
+        for name, item in sorted(self.topics.items()):
+            inner: dict[str, Any] = {"incarnation": item.incarnation}
+            inner.update((str(number), item.positions[number]) for number in sorted(item.positions))
+            topics[name] = inner
+        return {"v": OFFSETS_VERSION, "topics": topics}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> QueryOffsets:
+        """Read what `to_json` wrote.
+
+        Raises:
+            OffsetFormatError: another version or shape; the message says what to do.
+        """
         try:
-            version, topics = value["v"], value["topics"]
+            version = value["v"]
             if version != OFFSETS_VERSION:
                 raise OffsetFormatError(
                     f"the checkpoint holds offsets of format {version!r}, this version reads "
                     f"{OFFSETS_VERSION}: use the version that wrote them or a new checkpoint"
                 )
-            ((topic, inner),) = topics.items()
-            positions = {int(k): int(v) for k, v in inner.items() if k != "incarnation"}
-            return Offsets(topic, str(inner["incarnation"]), dict(sorted(positions.items())))
+            topics = [_offsets(name, inner) for name, inner in value["topics"].items()]
+            return QueryOffsets.of(topics)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetFormatError(
-                f"the checkpoint's offsets are not offsets of one Iggy topic ({error}): "
+                f"the checkpoint's offsets are not offsets of Iggy topics ({error}): "
                 "use the checkpoint that belongs to this query or a new one"
             ) from error
+
+
+def _name(offsets: Offsets) -> str:
+    return offsets.topic
+
+
+def _offsets(topic: str, inner: Mapping[str, Any]) -> Offsets:
+    positions = {int(k): int(v) for k, v in inner.items() if k != "incarnation"}
+    return Offsets(topic, str(inner["incarnation"]), dict(sorted(positions.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,51 +157,84 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """What one task reads."""
+
+    topic: str  # "stream/topic"
+    wanted: OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """Where reading may go on after a look at the broker."""
 
-    start: Offsets  # `start` as given, or corrected where data was lost and that is allowed
-    ends: Mapping[int, int]  # never below `start`
+    start: QueryOffsets  # as given, or corrected where data was lost and that is allowed
+    ends: Mapping[Place, int]  # never below `start`
     notes: tuple[str, ...]  # what was lost, a sentence each
 
-
-def check_topic(offsets: Offsets, topic: str) -> None:
-    """Refuse offsets of another topic.
-
-    Raises:
-        OffsetFormatError: the checkpoint belongs to another query.
-    """
-    if offsets.topic != topic:
-        raise OffsetFormatError(
-            f"the checkpoint belongs to topic {offsets.topic!r}, this query reads {topic!r}: "
-            "use another checkpoint"
-        )
+    @property
+    def backlog(self) -> dict[Place, int]:
+        """Messages that wait, where any do."""
+        start = self.start.places
+        return {place: end - start[place] for place, end in self.ends.items() if end > start[place]}
 
 
 def advance(
-    start: Offsets, state: TopicState, *, fail_on_data_loss: bool, restart_recreated: bool
+    start: QueryOffsets,
+    states: Iterable[TopicState],
+    *,
+    fail_on_data_loss: bool,
+    restart_recreated: bool,
 ) -> Advance:
     """Compare where a query stands with what the broker has.
 
-    New partitions start at 0. Vanished ones, and ends below the start, are data loss.
+    New topics and partitions start at 0. Vanished ones, and ends below the start, are data loss.
 
     Raises:
         TopicRecreated: another incarnation, unless `restart_recreated`.
         DataLoss: something is gone, unless `fail_on_data_loss` is false.
     """
-    check_topic(start, state.name)
-    if start.incarnation != str(state.incarnation):
-        note = (
-            f"topic {state.name} was deleted and created again (now {state.incarnation}, the "
-            f"offsets are of {start.incarnation})"
+    topics: list[Offsets] = []
+    ends: dict[Place, int] = {}
+    notes: list[str] = []
+    for state in sorted(states, key=lambda state: state.name):
+        before = start.topics.get(state.name)
+        if before is None or before.incarnation != str(state.incarnation):
+            if before is not None:
+                notes.append(_recreated(before, state, restart=restart_recreated))
+            now = Offsets(state.name, str(state.incarnation), dict.fromkeys(sorted(state.ends), 0))
+        else:
+            now, losses = _advance(before, state)
+            _lose(state.name, losses, fail=fail_on_data_loss)
+            notes += [f"{state.name}: {loss}" for loss in losses]
+        topics.append(now)
+        # A partition that ends below its start waits until new messages pass the old end: reading
+        # other messages under old numbers would look like duplicates to every sink that is keyed
+        # by offset.
+        ends |= {(state.name, n): max(state.ends[n], at) for n, at in now.positions.items()}
+    for name in start.topics.keys() - {item.topic for item in topics}:
+        read = ", ".join(f"{n} up to {at}" for n, at in start.topics[name].positions.items())
+        loss = f"the topic no longer exists; partitions were read: {read}"
+        _lose(name, [loss], fail=fail_on_data_loss)
+        notes.append(f"{name}: {loss}")
+    return Advance(QueryOffsets.of(topics), ends, tuple(notes))
+
+
+def _recreated(before: Offsets, state: TopicState, *, restart: bool) -> str:
+    note = (
+        f"topic {state.name} was deleted and created again (now {state.incarnation}, the "
+        f"offsets are of {before.incarnation})"
+    )
+    if not restart:
+        raise TopicRecreated(
+            f"{note}: set onTopicRecreated=restart to read the new one from its beginning, "
+            "or use a new checkpoint"
         )
-        if not restart_recreated:
-            raise TopicRecreated(
-                f"{note}: set onTopicRecreated=restart to read the new one from its beginning, "
-                "or use a new checkpoint"
-            )
-        fresh = Offsets(state.name, str(state.incarnation), dict.fromkeys(sorted(state.ends), 0))
-        return Advance(fresh, state.ends, (note,))
+    return note
+
+
+def _advance(start: Offsets, state: TopicState) -> tuple[Offsets, list[str]]:
+    """Positions in the partitions that there are, and what was lost."""
     positions = {number: start.positions.get(number, 0) for number in sorted(state.ends)}
     losses = [
         f"partition {number} no longer exists; it was read up to offset {start.positions[number]}"
@@ -152,14 +246,12 @@ def advance(
         for number, end in sorted(state.ends.items())
         if _ends_below(end, positions[number])
     ]
-    if losses and fail_on_data_loss:
-        raise DataLoss(
-            f"{state.name}: {'; '.join(losses)}. Set failOnDataLoss=false to go on without"
-        )
-    # A partition that ends below its start waits until new messages pass the old end: reading other
-    # messages under old numbers would look like duplicates to every sink that is keyed by offset.
-    ends = {number: max(end, positions[number]) for number, end in sorted(state.ends.items())}
-    return Advance(Offsets(state.name, start.incarnation, positions), ends, tuple(losses))
+    return Offsets(start.topic, start.incarnation, positions), losses
+
+
+def _lose(topic: str, losses: list[str], *, fail: bool) -> None:
+    if losses and fail:
+        raise DataLoss(f"{topic}: {'; '.join(losses)}. Set failOnDataLoss=false to go on without")
 
 
 def _ends_below(end: int, position: int) -> bool:
@@ -168,22 +260,26 @@ def _ends_below(end: int, position: int) -> bool:
     return end < position and not (end == 0 and position == 1)
 
 
-def limit_end(start: Offsets, ends: Mapping[int, int], rows_max: int | None) -> Offsets:
-    """The end of the next micro-batch: at most `rows_max` messages past `start`.
+def limit_end(found: Advance, rows_max: int | None) -> QueryOffsets:
+    """The end of the next micro-batch: at most `rows_max` messages, of all topics together.
 
     Shares are in proportion to backlog; every waiting partition gets at least one message as long
     as `rows_max` reaches, and what rounding leaves over goes to the largest backlog.
     """
-    backlog = {n: ends[n] - p for n, p in start.positions.items() if ends.get(n, p) > p}
+    backlog = found.backlog
     if rows_max is None or sum(backlog.values()) <= rows_max:
         shares = backlog
     else:
         shares = _shares(backlog, rows_max)
-    positions = {n: p + shares.get(n, 0) for n, p in sorted(start.positions.items())}
-    return Offsets(start.topic, start.incarnation, positions)
+    return QueryOffsets.of(
+        replace(
+            item, positions={n: at + shares.get((name, n), 0) for n, at in item.positions.items()}
+        )
+        for name, item in found.start.topics.items()
+    )
 
 
-def _shares(backlog: Mapping[int, int], rows_max: int) -> dict[int, int]:
+def _shares(backlog: Mapping[Place, int], rows_max: int) -> dict[Place, int]:
     total = sum(backlog.values())
     largest_first = sorted(backlog, key=lambda n: (-backlog[n], n))
     if rows_max <= len(largest_first):
@@ -199,28 +295,47 @@ def _shares(backlog: Mapping[int, int], rows_max: int) -> dict[int, int]:
     return shares
 
 
-def plan_ranges(
-    start: Offsets, end: Offsets, *, partitions_min: int | None = None
-) -> list[OffsetRange]:
-    """Ranges in partition order that together hold each offset between `start` and `end` once.
+def rows_within(
+    backlog: Mapping[Place, int], message_bytes: Mapping[Place, float], bytes_max: int
+) -> int:
+    """How many messages of a backlog make about `bytes_max`, shared out as by `limit_end`.
+
+    `message_bytes` is the size of a message in each partition of the backlog. At least 1.
+    """
+    total_bytes = sum(waiting * message_bytes[place] for place, waiting in backlog.items())
+    rows = sum(backlog.values())
+    return rows if total_bytes <= bytes_max else max(1, int(rows * (bytes_max / total_bytes)))
+
+
+def plan_tasks(
+    start: QueryOffsets, end: QueryOffsets, *, partitions_min: int | None = None
+) -> list[Task]:
+    """Ranges in the order of topics and partitions that together hold each offset between `start`
+    and `end` once.
 
     One for each partition that has something to read, or about `partitions_min`, as long as each
     has `RANGE_ROWS_MIN` messages. Depends on its arguments alone: a replay after a crash gets the
     same tasks.
     """
-    if start.incarnation != end.incarnation:
-        first = dict.fromkeys(end.positions, 0)
-    else:
-        first = {n: start.positions.get(n, 0) for n in end.positions}
-    ranges = [
-        OffsetRange(end.incarnation, n, first[n], stop)
-        for n, stop in sorted(end.positions.items())
-        if stop > first[n]
+    tasks = [
+        Task(name, wanted)
+        for name, until in end.topics.items()
+        for wanted in _ranges(start.topics.get(name), until)
     ]
-    if partitions_min is None or len(ranges) >= partitions_min:
-        return ranges
-    step = _step(sum(item.count for item in ranges), partitions_min)
-    return [piece for item in ranges for piece in _split(item, step)]
+    if partitions_min is None or len(tasks) >= partitions_min:
+        return tasks
+    step = _step(sum(task.wanted.count for task in tasks), partitions_min)
+    return [Task(task.topic, piece) for task in tasks for piece in _split(task.wanted, step)]
+
+
+def _ranges(start: Offsets | None, end: Offsets) -> list[OffsetRange]:
+    goes_on = start is not None and start.incarnation == end.incarnation
+    before = start.positions if start is not None and goes_on else {}
+    return [
+        OffsetRange(end.incarnation, n, before.get(n, 0), stop)
+        for n, stop in sorted(end.positions.items())
+        if stop > before.get(n, 0)
+    ]
 
 
 def _step(rows: int, partitions_min: int) -> int:
@@ -240,28 +355,3 @@ def _split(item: OffsetRange, step: int) -> list[OffsetRange]:
     ]
     bounds = [item.first, *cuts, item.end]
     return [replace(item, first=a, end=b) for a, b in pairwise(bounds)]
-
-
-def parse_positions(text_value: Any, *, option: str, topic: str) -> dict[int, int]:
-    """Positions from a decoded JSON value: `{"0": 23, "1": -2}`, or that under "stream/topic".
-
-    Raises:
-        OptionError: not such an object; the message names the option.
-    """
-    value = text_value
-    if isinstance(value, dict) and set(value) == {topic} and isinstance(value[topic], dict):
-        value = value[topic]
-    shape = f'{option} must be JSON such as {{"0": 23, "1": -2}}: partition to offset'
-    if not isinstance(value, dict) or not value:
-        raise OptionError(shape)
-    positions: dict[int, int] = {}
-    for key, offset in value.items():
-        if not key.isdecimal():
-            raise OptionError(f"{shape}; {key!r} is no partition of topic {topic}")
-        if type(offset) is not int or not COMMITTED <= offset <= OFFSET_MAX:
-            raise OptionError(
-                f"{option}: partition {key}: {offset!r} is not an offset "
-                "(a number from 0, -2 for earliest, -1 for latest)"
-            )
-        positions[int(key)] = offset
-    return dict(sorted(positions.items()))

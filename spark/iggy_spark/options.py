@@ -5,56 +5,31 @@ Spark hands options over as strings in a case-insensitive map, so names are comp
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
-from iggy_spark import offsets
+from iggy_spark import option_values as values_of
+from iggy_spark import points, selection
 from iggy_spark.errors import OptionError
+from iggy_spark.login import CLIENT_NAME_DEFAULT, Login, parse_login
 from iggy_spark.payload import FORMATS, OPTION_NAMES, Payload
 from iggy_spark.payload import parse as parse_payload
+from iggy_spark.points import Point
+from iggy_spark.selection import Selection, TopicName
 
 MAX_OFFSETS_PER_TRIGGER_DEFAULT = 1_000_000  # an unbounded first batch is the classic crash
+MAX_BYTES_PER_TRIGGER_DEFAULT = 1 << 30
+OFFSETS_PER_TRIGGER_MAX = 10**15
+TRIGGER_BYTES_MAX = 1 << 40
 MIN_PARTITIONS_MAX = 100_000  # tasks of one batch that minPartitions may ask for
-SERVERS_MAX = 64
 FETCH_MESSAGES_MAX = 1_000_000
-BYTES_MAX = 1 << 30
-NAME_BYTES_MAX = 255  # Iggy protocol 0.11: names have 1 to 255 bytes
-PORT_MAX = 65535
+BYTES_MAX = 1 << 30  # of one request and one record batch
 
 COLUMNS = ("stream", "topic", "partition", "offset", "timestamp", "origin_timestamp", "id")
 
-Start = str | Mapping[int, int]  # "earliest", "latest", "committed", or positions per partition
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Who reads. The password never shows in a representation."""
-
-    username: str | None
-    password: str | None = field(repr=False)
-    credentials_path: str | None
-
-    def read(self) -> tuple[str, str]:
-        """User name and password. A folder is read anew each time: rotation needs no restart.
-
-        Raises:
-            OptionError: a file of `credentialsPath` cannot be read.
-        """
-        if self.credentials_path is None:
-            assert self.username is not None
-            assert self.password is not None
-            return self.username, self.password
-        folder = Path(self.credentials_path)
-        try:
-            name = (folder / "username").read_text("utf-8").strip()
-            return name, (folder / "password").read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"credentialsPath: {folder} cannot be read: {error}") from error
+parse_duration_ms = values_of.duration_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +38,14 @@ class ReadOptions:
 
     servers: tuple[str, ...]
     login: Login
-    stream: str
-    topic: str
-    starting_offsets: Start
-    ending_offsets: Start
+    selection: Selection
+    starting: Point
+    ending: Point
+    timestamp_strategy: str  # error, latest
     max_offsets_per_trigger: int  # 0: no limit
+    max_bytes_per_trigger: int  # 0: no limit
+    min_offsets_per_trigger: int
+    max_trigger_delay_ms: int
     min_partitions: int | None
     consumer_group: str | None
     offset_mirror: str  # auto, off, required
@@ -75,6 +53,7 @@ class ReadOptions:
     retry_timeout_ms: int
     fetch_bytes: int
     fetch_messages: int
+    arrow_batch_bytes: int
     columns: tuple[str, ...]
     fail_on_data_loss: bool
     on_topic_recreated: str  # fail, restart
@@ -82,112 +61,35 @@ class ReadOptions:
     payload: Payload
     state_location: str | None
     unsafe_moving_start: bool
+    filter_pushdown: bool
+
+    @property
+    def stream(self) -> str:
+        """The stream, of a read of one topic."""
+        return self._only.stream
+
+    @property
+    def topic(self) -> str:
+        """The topic, of a read of one topic."""
+        return self._only.topic
 
     @property
     def topic_name(self) -> str:
         """The topic as offsets and messages name it: "stream/topic"."""
-        return f"{self.stream}/{self.topic}"
+        return str(self._only)
 
+    @property
+    def _only(self) -> TopicName:
+        only = self.selection.only
+        assert only is not None, "whoever handles one topic of several asks `for_topic`"
+        return only
 
-def _fail(name: str, value: str, expected: str) -> OptionError:
-    return OptionError(f"{name}={value!r} is not valid: use {expected}")
-
-
-def _text(name: str, value: str) -> str:
-    if not value:
-        raise _fail(name, value, "a text that is not empty")
-    return value
-
-
-def _name(name: str, value: str) -> str:
-    if not 1 <= len(value.encode()) <= NAME_BYTES_MAX:
-        raise _fail(name, value, "a name of 1 to 255 bytes")
-    return value
-
-
-def _boolean(name: str, value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise _fail(name, value, "true or false")
-    return value.lower() == "true"
-
-
-def _word(*words: str) -> Callable[[str, str], str]:
-    def parse(name: str, value: str) -> str:
-        if value.lower() not in words:
-            raise _fail(name, value, f"one of {', '.join(words)}")
-        return value.lower()
-
-    return parse
-
-
-def _number(low: int, high: int) -> Callable[[str, str], int]:
-    def parse(name: str, value: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,19}", value) or not low <= int(value) <= high:
-            raise _fail(name, value, f"a whole number from {low} to {high}")
-        return int(value)
-
-    return parse
-
-
-_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def parse_duration_ms(name: str, value: str) -> int:
-    """`500ms`, `10s`, `5m`, `1h30m`, or plain milliseconds.
-
-    Raises:
-        OptionError: anything else, or more than 365 days.
-    """
-    parts = re.findall(r"([0-9]{1,12})(ms|[smhd]|)", value)
-    if (
-        not parts
-        or "".join(map("".join, parts)) != value
-        or ("" in dict(parts).values() and parts[1:])
-    ):
-        raise _fail(name, value, "a duration such as 500ms, 10s or 5m")
-    duration_ms = sum(int(count) * _UNITS_MS[unit] for count, unit in parts)
-    if duration_ms > 365 * _UNITS_MS["d"]:
-        raise _fail(name, value, "at most 365d")
-    return duration_ms
-
-
-_SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-
-
-def _size(name: str, value: str) -> int:
-    hit = re.fullmatch(r"([0-9]{1,12}) ?([kmg]ib|b|)", value.lower())
-    size = int(hit[1]) * _SIZES[hit[2]] if hit else 0
-    if not 1 <= size <= BYTES_MAX:
-        raise _fail(name, value, "a size such as 65536 or 4MiB, at most 1GiB")
-    return size
-
-
-def _servers(name: str, value: str) -> tuple[str, ...]:
-    servers = tuple(part.strip() for part in value.split(","))
-    if len(servers) > SERVERS_MAX:
-        raise _fail(name, value, f"at most {SERVERS_MAX} servers")
-    for server in servers:
-        host, colon, port = server.rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= PORT_MAX:
-            raise _fail(name, value, "host:port, with commas between several")
-    return servers
-
-
-def _start(name: str, value: str) -> Any:
-    if value.lower() in ("earliest", "latest", "committed"):
-        return value.lower()
-    try:
-        return json.loads(value)
-    except ValueError:
-        expected = 'earliest, latest, committed, or JSON such as {"0": 23, "1": -2}'
-        raise _fail(name, value, expected) from None
-
-
-def _columns(name: str, value: str) -> tuple[str, ...]:
-    columns = tuple(part.strip().lower() for part in value.split(","))
-    if len(set(columns)) != len(columns):
-        raise _fail(name, value, "each column once")
-    return columns
+    def for_topic(self, name: TopicName) -> ReadOptions:
+        """The same for one of the topics."""
+        if self.selection.only == name:
+            return self
+        partitions = {k: v for k, v in self.selection.partitions.items() if k == str(name)}
+        return replace(self, selection=Selection((name,), None, partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,36 +103,60 @@ class _Option:
 
 
 _TABLE = (
-    _Option("servers", _servers),
-    _Option("username", _text),
-    _Option("password", _text),
-    _Option("credentialsPath", _text),
-    _Option("stream", _name),
-    _Option("topic", _name),
-    _Option("startingOffsets", _start),
-    _Option("endingOffsets", _start, "latest", mode="batch"),
+    _Option("servers", values_of.servers),
+    _Option("username", values_of.text),
+    _Option("password", values_of.text),
+    _Option("token", values_of.text),
+    _Option("credentialsPath", values_of.text),
+    _Option("tls.enabled", values_of.boolean, False),
+    _Option("tls.caPath", values_of.text),
+    _Option("tls.serverName", values_of.text),
+    _Option("clientName", values_of.resource_name, CLIENT_NAME_DEFAULT),
+    _Option("stream", values_of.resource_name),
+    _Option("topic", values_of.resource_name),
+    _Option("subscribe", values_of.text),
+    _Option("subscribePattern", values_of.text),
+    _Option("assign", values_of.text),
+    _Option("startingOffsets", values_of.text),
+    _Option("startingTimestamp", values_of.instant_us),
+    _Option("startingOffsetsByTimestamp", values_of.text),
+    _Option("startingOffsetsByTimestampStrategy", values_of.word("error", "latest"), "error"),
+    _Option("endingOffsets", values_of.text, mode="batch"),
+    _Option("endingTimestamp", values_of.instant_us, mode="batch"),
+    _Option("endingOffsetsByTimestamp", values_of.text, mode="batch"),
     _Option(
         "maxOffsetsPerTrigger",
-        _number(0, 10**15),
+        values_of.number(0, OFFSETS_PER_TRIGGER_MAX),
         MAX_OFFSETS_PER_TRIGGER_DEFAULT,
         mode="stream",
     ),
-    _Option("minPartitions", _number(1, MIN_PARTITIONS_MAX)),
-    _Option("consumerGroup", _name),
-    _Option("offsetMirror", _word("auto", "off", "required"), "auto", mode="stream"),
-    _Option("pollIntervalMs", parse_duration_ms, 200, mode="stream"),
-    _Option("retryTimeoutMs", parse_duration_ms, 120_000),
-    _Option("fetchBytes", _size, 4 << 20),
-    _Option("fetchMessages", _number(1, FETCH_MESSAGES_MAX), 10_000),
-    _Option("columns", _columns),
-    _Option("failOnDataLoss", _boolean, True),
-    _Option("onTopicRecreated", _word("fail", "restart"), "fail", mode="stream"),
-    _Option("verifyChecksum", _boolean, True),
-    _Option("payloadFormat", _word(*FORMATS), "raw"),
-    _Option("payloadSchema", _text),
-    _Option("onDecodeError", _word("fail", "keep"), "fail"),
-    _Option("stateLocation", _text, mode="stream"),
-    _Option("unsafeMovingStart", _boolean, False, mode="stream"),
+    _Option(
+        "maxBytesPerTrigger",
+        values_of.size(0, TRIGGER_BYTES_MAX),
+        MAX_BYTES_PER_TRIGGER_DEFAULT,
+        mode="stream",
+    ),
+    _Option("minOffsetsPerTrigger", values_of.number(1, OFFSETS_PER_TRIGGER_MAX), 1, mode="stream"),
+    _Option("maxTriggerDelay", values_of.duration_ms, 900_000, mode="stream"),
+    _Option("minPartitions", values_of.number(1, MIN_PARTITIONS_MAX)),
+    _Option("consumerGroup", values_of.resource_name),
+    _Option("offsetMirror", values_of.word("auto", "off", "required"), "auto", mode="stream"),
+    _Option("pollIntervalMs", values_of.duration_ms, 200, mode="stream"),
+    _Option("retryTimeoutMs", values_of.duration_ms, 120_000),
+    _Option("fetchBytes", values_of.size(1, BYTES_MAX), 4 << 20),
+    _Option("fetchMessages", values_of.number(1, FETCH_MESSAGES_MAX), 10_000),
+    _Option("arrowBatchBytes", values_of.size(1, BYTES_MAX), 4 << 20),
+    _Option("includeHeaders", values_of.boolean, False),
+    _Option("columns", values_of.columns),
+    _Option("failOnDataLoss", values_of.boolean, True),
+    _Option("onTopicRecreated", values_of.word("fail", "restart"), "fail", mode="stream"),
+    _Option("verifyChecksum", values_of.boolean, True),
+    _Option("payloadFormat", values_of.word(*FORMATS), "raw"),
+    _Option("payloadSchema", values_of.text),
+    _Option("onDecodeError", values_of.word("fail", "keep"), "fail"),
+    _Option("stateLocation", values_of.text, mode="stream"),
+    _Option("unsafeMovingStart", values_of.boolean, False, mode="stream"),
+    _Option("filterPushdown", values_of.boolean, False, mode="batch"),
 )
 _BY_NAME = {option.name.lower(): option for option in _TABLE}
 
@@ -238,12 +164,8 @@ _BY_NAME = {option.name.lower(): option for option in _TABLE}
 _PLANNED = frozenset(
     name.lower()
     for name in (
-        "token", "tls.enabled", "tls.caPath", "tls.serverName", "subscribe", "subscribePattern",
-        "assign", "startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp",
-        "startingOffsetsByTimestampStrategy", "endingOffsetsByTimestamp", "maxBytesPerTrigger",
-        "minOffsetsPerTrigger", "maxTriggerDelay", "includeHeaders",
         "archivePath", "archiveMode", "archive.endpoint", "archive.region", "archive.pathStyle",
-        "archive.credentialsPath", "transforms", "filterPushdown", "clientName", "arrowBatchBytes",
+        "archive.credentialsPath", "transforms",
     )
 )  # fmt: skip
 
@@ -281,18 +203,20 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
             raise OptionError(
                 f"{option.name} works in {option.mode} reads only: leave it out of this {mode} read"
             )
-    for required in ("servers", "stream", "topic"):
-        if values[required] is None:
-            raise OptionError(f'{required} is missing: add .option("{required}", …)')
-    starting, ending = _start_and_end(values, mode)
+    if values["servers"] is None:
+        raise OptionError('servers is missing: add .option("servers", …)')
+    chosen = selection.parse(values)
     return ReadOptions(
         servers=values["servers"],
-        login=_login(values),
-        stream=values["stream"],
-        topic=values["topic"],
-        starting_offsets=starting,
-        ending_offsets=ending,
+        login=parse_login(values),
+        selection=chosen,
+        starting=points.starting(values, chosen, mode),
+        ending=points.ending(values, chosen),
+        timestamp_strategy=values["startingOffsetsByTimestampStrategy"],
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
+        max_bytes_per_trigger=values["maxBytesPerTrigger"],
+        min_offsets_per_trigger=values["minOffsetsPerTrigger"],
+        max_trigger_delay_ms=values["maxTriggerDelay"],
         min_partitions=values["minPartitions"],
         consumer_group=values["consumerGroup"],
         offset_mirror=_mirror(values),
@@ -300,6 +224,7 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
         retry_timeout_ms=values["retryTimeoutMs"],
         fetch_bytes=values["fetchBytes"],
         fetch_messages=values["fetchMessages"],
+        arrow_batch_bytes=values["arrowBatchBytes"],
         columns=_selected(values),
         fail_on_data_loss=values["failOnDataLoss"],
         on_topic_recreated=values["onTopicRecreated"],
@@ -312,39 +237,8 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
         ),
         state_location=values["stateLocation"],
         unsafe_moving_start=values["unsafeMovingStart"],
+        filter_pushdown=values["filterPushdown"],
     )
-
-
-def _login(values: Mapping[str, Any]) -> Login:
-    path, username, password = (values[k] for k in ("credentialsPath", "username", "password"))
-    if path is None and (username is None or password is None):
-        raise OptionError(
-            "username and password, or credentialsPath, are missing: the broker wants a login"
-        )
-    if path is not None and (username is not None or password is not None):
-        raise OptionError("credentialsPath and username/password exclude each other: keep one")
-    return Login(username, password, path)
-
-
-def _start_and_end(values: Mapping[str, Any], mode: str | None) -> tuple[Start, Start]:
-    starting = values["startingOffsets"]
-    if starting is None:
-        starting = "latest" if mode == "stream" else "earliest"
-    ending = values["endingOffsets"]
-    topic = f"{values['stream']}/{values['topic']}"
-    if not isinstance(starting, str):
-        starting = offsets.parse_positions(starting, option="startingOffsets", topic=topic)
-    if not isinstance(ending, str):
-        ending = offsets.parse_positions(ending, option="endingOffsets", topic=topic)
-    marks = set(starting.values()) if not isinstance(starting, str) else {starting}
-    if mode == "batch" and marks & {"latest", offsets.LATEST}:
-        raise OptionError("startingOffsets=latest would read nothing in a batch: use earliest")
-    if marks & {"committed", offsets.COMMITTED} and values["consumerGroup"] is None:
-        raise OptionError("startingOffsets=committed needs consumerGroup: whose offsets are meant?")
-    end_marks = set(ending.values()) if not isinstance(ending, str) else {ending}
-    if end_marks & {"earliest", "committed", offsets.EARLIEST, offsets.COMMITTED}:
-        raise OptionError("endingOffsets must be latest or offsets: an end at the start is empty")
-    return starting, ending
 
 
 def _mirror(values: Mapping[str, Any]) -> str:
@@ -357,6 +251,8 @@ def _mirror(values: Mapping[str, Any]) -> str:
 def _selected(values: Mapping[str, Any]) -> tuple[str, ...]:
     decoded = ("value", "error") if values["payloadFormat"] != "raw" else ()
     columns = values["columns"] or (*COLUMNS, "payload", *decoded)
+    if values["includeHeaders"] and "headers" not in columns:
+        columns = (*columns, "headers")
     return check_columns(columns, values["payloadFormat"])
 
 
@@ -366,7 +262,8 @@ def check_columns(columns: Sequence[str], payload_format: str) -> tuple[str, ...
     Raises:
         OptionError: one does not.
     """
-    possible = (*COLUMNS, "payload", *(("value", "error") if payload_format != "raw" else ()))
+    decoded = ("value", "error") if payload_format != "raw" else ()
+    possible = (*COLUMNS, "payload", "headers", *decoded)
     for column in columns:
         if column not in possible:
             extra = "; value and error need a payloadFormat" if column in ("value", "error") else ""

@@ -9,20 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from iggy_spark import offsets, starts, state
+from iggy_spark import offsets, starts
+from iggy_spark.batch_size import BatchSize
 from iggy_spark.batches import record_batches
-from iggy_spark.connections import Connection
 from iggy_spark.errors import OptionError
-from iggy_spark.mirror import Mirror
-from iggy_spark.offsets import OffsetRange, Offsets, TopicState
+from iggy_spark.first_start import FirstStart
+from iggy_spark.mirror import Mirrors
+from iggy_spark.offsets import OffsetRange, Offsets, QueryOffsets, TopicState
 from iggy_spark.options import ReadOptions
+from iggy_spark.selection import TopicName
+from iggy_spark.topics import Topics
 
 _log = logging.getLogger(__name__)
 
@@ -30,40 +28,49 @@ _log = logging.getLogger(__name__)
 class RangePartition(InputPartition):
     """One task: a range of one partition."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
-        """`wanted` is what the task reads."""
+    def __init__(self, topic: TopicName, wanted: OffsetRange) -> None:
+        """`wanted` is what the task reads of `topic`."""
         super().__init__(wanted)
+        self.topic = topic
         self.wanted = wanted
 
 
 class RangeReader:
-    """What both readers do in a task."""
+    """What all readers do in a task."""
 
     def __init__(self, options: ReadOptions) -> None:
         """Opens nothing: a reader is pickled into tasks."""
         self._options = options
+        self._topics = Topics(options)
 
-    def _tasks(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        least = self._options.min_partitions
-        ranges = offsets.plan_ranges(start, end, partitions_min=least)
-        return [RangePartition(wanted) for wanted in ranges]
+    def _tasks(self, start: QueryOffsets, end: QueryOffsets) -> list[InputPartition]:
+        tasks = offsets.plan_tasks(start, end, partitions_min=self._options.min_partitions)
+        return [RangePartition(self._topics.name(task.topic), task.wanted) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one range, in offset order."""
         if isinstance(partition, RangePartition):  # Spark makes one task up if there is none
-            yield from record_batches(self._options, partition.wanted)
+            yield from record_batches(self._options.for_topic(partition.topic), partition.wanted)
 
 
 class IggyBatchReader(RangeReader, DataSourceReader):
-    """A read of what the topic holds between two points."""
+    """A read of what the topics hold between two points."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks between where the topic starts and where it ends now."""
-        connection = Connection(self._options)
-        found = connection.topic_state()
-        start = starts.resolve_start(self._options, found, connection, stream=False)
-        end = starts.resolve_end(self._options, found, start)
-        return self._tasks(start, end)
+        """The tasks between where the topics start and where they end now."""
+        return self._tasks(*self._span())
+
+    def _span(self) -> tuple[QueryOffsets, QueryOffsets]:
+        found = self._topics.look()
+        if not found:
+            raise OptionError(f"there are no {self._options.selection}: correct subscribePattern")
+        first, last = [], []
+        for state in found:
+            connection = self._topics.connection(state.name)
+            start = starts.resolve_start(self._options, state, connection, stream=False)
+            first.append(start)
+            last.append(starts.resolve_end(self._options, state, connection, start))
+        return QueryOffsets.of(first), QueryOffsets.of(last)
 
 
 class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -72,44 +79,24 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
     def __init__(self, options: ReadOptions) -> None:
         """Opens nothing: Spark pickles a second instance into the tasks."""
         super().__init__(options)
-        self._connection = Connection(options)
-        self._mirror: Mirror | None = None
-        if options.offset_mirror != "off" and options.consumer_group is not None:
-            self._mirror = Mirror(options)
-        self._initial: Offsets | None = None
-        self._found: tuple[float, TopicState] | None = None
+        self._first = FirstStart(options, self._topics)
+        self._mirrors = Mirrors(options, self._topics)
+        self._size = BatchSize(options, self._topics)
+        self._initial: QueryOffsets | None = None
+        self._found: tuple[float, list[TopicState]] | None = None
         self._available_now = False
-        self._target: TopicState | None = None
+        self._target: list[TopicState] | None = None
         self._noted: tuple[str, ...] = ()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """`maxOffsetsPerTrigger`, as Spark hands it to `latestOffset`."""
-        rows_max = self._options.max_offsets_per_trigger
-        return ReadMaxRows(rows_max) if rows_max else ReadAllAvailable()
+        return self._size.default()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the query begins. Spark stores it nowhere and asks again after a failed batch 0,
-        so a start that moves is written down before it is used.
-        """
+        """Where the query begins. Spark stores it nowhere and asks again after a failed batch 0."""
         if self._initial is None:
-            self._initial = self._first_start()
+            self._initial = self._first.find()
         return self._initial.to_json()
-
-    def _first_start(self) -> Offsets:
-        location = self._options.state_location
-        if location is not None and (written := state.read_initial(location)) is not None:
-            offsets.check_topic(written, self._options.topic_name)
-            return written
-        moving = _moves(self._options)
-        if location is None and moving and not self._options.unsafe_moving_start:
-            raise OptionError(
-                f"startingOffsets={moving} needs stateLocation, a folder beside the checkpoint: "
-                "without it messages that arrive before the first batch is done can be lost. Set "
-                "it, or startingOffsets=earliest, or unsafeMovingStart=true to take the risk"
-            )
-        found = self._connection.topic_state()
-        start = starts.resolve_start(self._options, found, self._connection, stream=True)
-        return start if location is None else state.write_initial(location, start)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Only remembers it: a pending batch comes first, and partitions may have changed."""
@@ -118,14 +105,14 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """End of the next micro-batch. `start` is the end of the last finished one: mirror it."""
-        done = Offsets.from_json(start)
-        offsets.check_topic(done, self._options.topic_name)
-        found = self._topic_state()
-        if self._mirror is not None and done.incarnation == str(found.incarnation):
-            self._mirror.store(done)
+        done = self._checked(start)
+        found = self._states()
+        self._mirrors.store(done, found)
+        if done != self._initial:
+            self._first.forget(done, found)
         if self._available_now:
             # Taken once, so that the run ends however fast producers are.
-            self._target = self._target or found
+            self._target = found if self._target is None else self._target
             found = self._target
         advance = offsets.advance(
             done,
@@ -133,48 +120,48 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
             fail_on_data_loss=self._options.fail_on_data_loss,
             restart_recreated=self._options.on_topic_recreated == "restart",
         )
-        if advance.notes != self._noted:  # Spark asks many times a second
-            self._noted = advance.notes
-            for note in advance.notes:
-                _log.warning("%s, going on without what is gone: %s", found.name, note)
-        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return offsets.limit_end(advance.start, advance.ends, rows_max).to_json()
+        self._tell(advance.notes)
+        waiting = sum(advance.backlog.values())
+        if not self._available_now and self._size.holds_back(waiting):
+            return start
+        rows_max = self._size.rows_max(advance, found, limit)
+        return offsets.limit_end(advance, rows_max).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The ends as last seen, for the query's progress. A replayed batch has seen none yet."""
-        found = self._found[1] if self._found else self._topic_state()
-        return Offsets(found.name, str(found.incarnation), found.ends).to_json()
+        found = self._found[1] if self._found else self._states()
+        ends = [Offsets(item.name, str(item.incarnation), item.ends) for item in found]
+        return QueryOffsets.of(ends).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch; a replay gets the same ones."""
-        until = Offsets.from_json(end)
-        if self._mirror is not None:
-            # A replay is the first thing that a restarted query does: another must not be at it.
-            self._mirror.join(until.incarnation)
-        return self._tasks(Offsets.from_json(start), until)
+        until = self._checked(end)
+        # A replay is the first thing that a restarted query does: another must not be at it.
+        self._mirrors.join(until)
+        return self._tasks(QueryOffsets.from_json(start), until)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark calls this one batch late and never for the last one: mirror all the same."""
-        if self._mirror is not None:
-            self._mirror.store(Offsets.from_json(end))
+        self._mirrors.store(QueryOffsets.from_json(end))
 
     def stop(self) -> None:
-        """The query is over: leave the consumer group."""
-        if self._mirror is not None:
-            self._mirror.close()
+        """The query is over: leave the consumer groups."""
+        self._mirrors.close()
 
-    def _topic_state(self) -> TopicState:
+    def _checked(self, value: dict[str, Any]) -> QueryOffsets:
+        found = QueryOffsets.from_json(value)
+        self._options.selection.check(found)
+        return found
+
+    def _tell(self, notes: tuple[str, ...]) -> None:
+        if notes != self._noted:  # Spark asks many times a second
+            self._noted = notes
+            for note in notes:
+                _log.warning("going on without what is gone: %s", note)
+
+    def _states(self) -> list[TopicState]:
         # Spark asks about 30 times a second when idle; the broker should not pay for that.
         now = time.monotonic()
         if self._found is None or now - self._found[0] >= self._options.poll_interval_ms / 1000:
-            self._found = (now, self._connection.topic_state())
+            self._found = (now, self._topics.look())
         return self._found[1]
-
-
-def _moves(options: ReadOptions) -> str | None:
-    """The part of startingOffsets that gives another position when asked later; None if none."""
-    start = options.starting_offsets
-    if isinstance(start, str):
-        return start if start in ("latest", "committed") else None
-    moving = {offsets.LATEST: "latest", offsets.COMMITTED: "committed"}
-    return next((moving[mark] for mark in start.values() if mark in moving), None)

@@ -1,15 +1,17 @@
-"""Words and numbers of startingOffsets and endingOffsets → positions, with the broker's help."""
+"""Marks of a start or an end → positions in one topic, with the broker's help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from iggy_spark.connections import Connection
 from iggy_spark.errors import OptionError
 from iggy_spark.offsets import COMMITTED, EARLIEST, LATEST, Offsets, TopicState
-from iggy_spark.options import ReadOptions, Start
-
-_WORDS = {"earliest": EARLIEST, "latest": LATEST, "committed": COMMITTED}
+from iggy_spark.option_values import EPOCH
+from iggy_spark.options import ReadOptions
+from iggy_spark.points import Instant, Mark, Point
 
 
 def resolve_start(
@@ -22,71 +24,97 @@ def resolve_start(
     Raises:
         OptionError: a partition does not exist, is left out of a batch, or ends before the start.
     """
-    default = EARLIEST if stream else None
-    wanted = _per_partition(options.starting_offsets, state, "startingOffsets", default)
-    resolve = _resolver(options, state, connection)
-    positions = {number: resolve(number, mark) for number, mark in wanted.items()}
+    wanted = _per_partition(options.starting, state, EARLIEST if stream else None)
+    resolver = _Resolver(options, state, connection)
+    positions = {number: resolver.offset(number, mark) for number, mark in wanted.items()}
     return Offsets(state.name, str(state.incarnation), positions)
 
 
-def resolve_end(options: ReadOptions, state: TopicState, start: Offsets) -> Offsets:
+def resolve_end(
+    options: ReadOptions, state: TopicState, connection: Connection, start: Offsets
+) -> Offsets:
     """Where a batch read ends, exclusive, in every partition.
 
     Raises:
         OptionError: a partition does not exist, is left out, or the end is below the start.
     """
-    wanted = _per_partition(options.ending_offsets, state, "endingOffsets", None)
-    ends = {
-        number: state.ends[number]
-        if mark == LATEST
-        else _within(number, mark, state, "endingOffsets")
-        for number, mark in wanted.items()
-    }
-    for number, end in ends.items():
+    point = options.ending
+    ends = {}
+    for number, mark in _per_partition(point, state, None).items():
+        end = _end(point.option, number, mark, state, connection)
         if end < start.positions[number]:
             raise OptionError(
-                f"endingOffsets: partition {number} would end at {end}, before its start at "
+                f"{point.option}: partition {number} would end at {end}, before its start at "
                 f"{start.positions[number]}"
             )
+        ends[number] = end
     return Offsets(state.name, str(state.incarnation), ends)
 
 
-def _per_partition(
-    value: Start, state: TopicState, option: str, default: int | None
-) -> Mapping[int, int]:
-    if isinstance(value, str):
-        return dict.fromkeys(state.ends, _WORDS[value])
-    for number in value:
+def _end(option: str, number: int, mark: Mark, state: TopicState, connection: Connection) -> int:
+    if isinstance(mark, Instant):
+        found = connection.at_time(number, mark.us)
+        return state.ends[number] if found is None else min(found, state.ends[number])
+    return state.ends[number] if mark == LATEST else _within(number, mark, state, option)
+
+
+def _per_partition(point: Point, state: TopicState, default: int | None) -> Mapping[int, Mark]:
+    if point.everywhere is not None:
+        return dict.fromkeys(state.ends, point.everywhere)
+    given = point.places.get(state.name, {})
+    for number in given:
         if number not in state.ends:
             raise OptionError(
-                f"{option}: partition {number} does not exist, {state.name} has "
+                f"{point.option}: partition {number} does not exist, {state.name} has "
                 f"{len(state.ends)} partitions"
             )
-    missing = [number for number in state.ends if number not in value]
+    missing = [number for number in state.ends if number not in given]
     if missing and default is None:
-        raise OptionError(f"{option}: partitions {missing} are missing, a batch needs all of them")
-    return {number: value.get(number, default or 0) for number in state.ends}
+        raise OptionError(
+            f"{point.option}: partitions {missing} are missing, a batch needs all of them"
+            f" ({state.name})"
+        )
+    return {number: given.get(number, default or 0) for number in state.ends}
 
 
-def _resolver(
-    options: ReadOptions, state: TopicState, connection: Connection
-) -> Callable[[int, int], int]:
-    def earliest(number: int) -> int:
-        found = connection.earliest(number) if state.ends[number] else None
-        return state.ends[number] if found is None else found
+@dataclass(frozen=True, slots=True)
+class _Resolver:
+    """Marks of a start in one topic → offsets."""
 
-    def resolve(number: int, mark: int) -> int:
+    options: ReadOptions
+    state: TopicState
+    connection: Connection
+
+    def offset(self, number: int, mark: Mark) -> int:
+        if isinstance(mark, Instant):
+            return self._at_time(number, mark.us)
         if mark == LATEST:
-            return state.ends[number]
+            return self.state.ends[number]
         if mark == EARLIEST:
-            return earliest(number)
+            return self._earliest(number)
         if mark == COMMITTED:
-            assert options.consumer_group is not None, "checked with the options"
-            stored = connection.stored(options.consumer_group, number)
-            return earliest(number) if stored is None else stored + 1
-        return _within(number, mark, state, "startingOffsets")
+            assert self.options.consumer_group is not None, "checked with the options"
+            stored = self.connection.stored(self.options.consumer_group, number)
+            return self._earliest(number) if stored is None else stored + 1
+        return _within(number, mark, self.state, self.options.starting.option)
 
-    return resolve
+    def _earliest(self, number: int) -> int:
+        found = self.connection.earliest(number) if self.state.ends[number] else None
+        return self.state.ends[number] if found is None else found
+
+    def _at_time(self, number: int, us: int) -> int:
+        end = self.state.ends[number]
+        found = self.connection.at_time(number, us)
+        if found is not None:
+            return min(found, end)
+        if self.options.timestamp_strategy == "latest":
+            return end
+        moment = EPOCH + datetime.timedelta(microseconds=us)
+        raise OptionError(
+            f"{self.options.starting.option}: partition {number} of {self.state.name} has no "
+            f"message from {moment} on: take an earlier time, or "
+            "startingOffsetsByTimestampStrategy=latest to start at its end"
+        )
 
 
 def _within(number: int, offset: int, state: TopicState, option: str) -> int:

@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from iggy_spark.errors import OffsetFormatError, OptionError
-from iggy_spark.offsets import Offsets
+from iggy_spark.offsets import QueryOffsets
 
 INITIAL_NAME = "initial.json"
 
 
-def read_initial(location: str) -> Offsets | None:
+def read_initial(location: str) -> QueryOffsets | None:
     """Where the query's first batch began; None if that was not written down yet.
 
     Raises:
         OffsetFormatError: the file holds something else.
     """
     value = read_json(Path(location) / INITIAL_NAME)
-    return None if value is None else Offsets.from_json(value)
+    return None if value is None else QueryOffsets.from_json(value)
 
 
-def write_initial(location: str, offsets: Offsets) -> Offsets:
+def write_initial(location: str, offsets: QueryOffsets) -> QueryOffsets:
     """Write down where the first batch begins, unless it was; what holds is returned.
 
     Raises:
         OptionError: the folder of `stateLocation` cannot be written.
     """
-    return Offsets.from_json(write_once(Path(location) / INITIAL_NAME, offsets.to_json()))
+    return QueryOffsets.from_json(write_once(Path(location) / INITIAL_NAME, offsets.to_json()))
 
 
 def read_json(path: Path) -> Any:

@@ -201,8 +201,8 @@ def test_pings_keep_the_membership_however_long_a_batch_takes(
 
 
 def joins(reader: readers.IggyStreamReader) -> int:
-    assert reader._mirror is not None
-    return reader._mirror._membership.joins
+    (mirror,) = reader._mirrors._mirrors.values()
+    return mirror._membership.joins
 
 
 @pytest.mark.usefixtures("never_pings")

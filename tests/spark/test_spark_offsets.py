@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iggy_spark import offsets
-from iggy_spark.errors import DataLoss, OffsetFormatError, OptionError, TopicRecreated
-from iggy_spark.offsets import Incarnation, OffsetRange, Offsets, TopicState
+from iggy_spark.errors import DataLoss, OffsetFormatError, TopicRecreated
+from iggy_spark.offsets import (
+    Advance,
+    Incarnation,
+    OffsetRange,
+    Offsets,
+    QueryOffsets,
+    Task,
+    TopicState,
+)
 
 INCARNATION = Incarnation(7, 1795812995756186)
 TOPIC = "shop/Orders.V2"
@@ -23,8 +31,22 @@ def state(**ends: int) -> TopicState:
     return TopicState(TOPIC, INCARNATION, {int(k[1:]): v for k, v in ends.items()})
 
 
-def moved(start: Offsets, found: TopicState, *, fail: bool = True) -> offsets.Advance:
-    return offsets.advance(start, found, fail_on_data_loss=fail, restart_recreated=False)
+def query(*topics: Offsets) -> QueryOffsets:
+    return QueryOffsets.of(topics)
+
+
+def moved(start: Offsets, *found: TopicState, fail: bool = True) -> Advance:
+    start_of_all = query(start)
+    return offsets.advance(start_of_all, found, fail_on_data_loss=fail, restart_recreated=False)
+
+
+def limited(start: Offsets, ends: dict[int, int], rows_max: int | None) -> Offsets:
+    places = {(start.topic, number): end for number, end in ends.items()}
+    return offsets.limit_end(Advance(query(start), places, ()), rows_max).topics[start.topic]
+
+
+def planned(start: Offsets, end: QueryOffsets, least: int | None = None) -> list[OffsetRange]:
+    return [task.wanted for task in offsets.plan_tasks(query(start), end, partitions_min=least)]
 
 
 def test_offsets_have_the_documented_form_and_come_back() -> None:
@@ -62,6 +84,7 @@ def test_the_text_does_not_depend_on_the_order_of_discovery() -> None:
         {"v": 2, "topics": {}},
         {"topics": {}},
         {"v": 1, "topics": {}},
+        {"v": 1, "topics": {"a/b": {"incarnation": "1-1"}, "a/c": {"incarnation": "1-1"}}},
         {"v": 1, "topics": {"a/b": {"0": 1}, "a/c": {}}},
         {"v": 1, "topics": {"a/b": {"incarnation": "1-1", "x": 1}}},
         {"v": 1, "topics": []},
@@ -75,8 +98,7 @@ def test_foreign_offsets_are_refused_with_a_way_out(value: dict[str, object]) ->
 def test_new_partitions_are_read_from_their_beginning() -> None:
     advance = moved(at(p0=4), state(p0=6, p1=3))
 
-    end = offsets.limit_end(advance.start, advance.ends, None)
-    assert offsets.plan_ranges(at(p0=4), end) == [
+    assert planned(at(p0=4), offsets.limit_end(advance, None)) == [
         OffsetRange(str(INCARNATION), 0, 4, 6),
         OffsetRange(str(INCARNATION), 1, 0, 3),
     ]
@@ -87,7 +109,7 @@ def test_a_vanished_partition_is_a_loss_unless_that_is_allowed() -> None:
         moved(at(p0=4, p1=9), state(p0=6))
 
     advance = moved(at(p0=4, p1=9), state(p0=6), fail=False)
-    assert advance.start == at(p0=4)
+    assert advance.start == query(at(p0=4))
     assert "partition 1" in advance.notes[0]
 
 
@@ -98,16 +120,16 @@ def test_a_lost_tail_is_a_loss_and_never_read_again_under_old_numbers() -> None:
         moved(at(p0=950), state(p0=900))
 
     advance = moved(at(p0=950), state(p0=900), fail=False)
-    end = offsets.limit_end(advance.start, advance.ends, None)
-    assert offsets.plan_ranges(at(p0=950), end) == []
-    assert end == at(p0=950)
+    end = offsets.limit_end(advance, None)
+    assert planned(at(p0=950), end) == []
+    assert end == query(at(p0=950))
 
 
 def test_a_deleted_single_message_is_not_mistaken_for_a_lost_tail() -> None:
     advance = moved(at(p0=1), state(p0=0))
 
     assert advance.notes == ()
-    assert offsets.limit_end(advance.start, advance.ends, None) == at(p0=1)
+    assert offsets.limit_end(advance, None) == query(at(p0=1))
 
 
 def test_a_recreated_topic_is_noticed() -> None:
@@ -116,18 +138,16 @@ def test_a_recreated_topic_is_noticed() -> None:
     with pytest.raises(TopicRecreated, match=r"created again.*onTopicRecreated=restart"):
         moved(at(p0=3), other)
 
-    advance = offsets.advance(at(p0=3), other, fail_on_data_loss=True, restart_recreated=True)
-    end = offsets.limit_end(advance.start, advance.ends, None)
-    assert offsets.plan_ranges(at(p0=3), end) == [OffsetRange("7-1795812995756187", 0, 0, 5)]
-
-
-def test_another_topics_checkpoint_is_refused() -> None:
-    with pytest.raises(OffsetFormatError, match="belongs to topic 'shop"):
-        moved(at(p0=3), TopicState("shop/other", INCARNATION, {0: 5}))
+    advance = offsets.advance(
+        query(at(p0=3)), [other], fail_on_data_loss=True, restart_recreated=True
+    )
+    assert planned(at(p0=3), offsets.limit_end(advance, None)) == [
+        OffsetRange("7-1795812995756187", 0, 0, 5)
+    ]
 
 
 def test_the_limit_is_shared_by_backlog_with_one_message_at_least() -> None:
-    end = offsets.limit_end(at(p0=0, p1=10, p2=5), {0: 9_000, 1: 11, 2: 1_005}, 100)
+    end = limited(at(p0=0, p1=10, p2=5), {0: 9_000, 1: 11, 2: 1_005}, 100)
 
     taken = {n: p - at(p0=0, p1=10, p2=5).positions[n] for n, p in end.positions.items()}
     assert taken == {0: 90, 1: 1, 2: 9}
@@ -145,7 +165,7 @@ def test_planned_ranges_hold_each_offset_once(
     start = Offsets(TOPIC, "1-1", {n: first for n, (first, _) in parts.items()})
     end = Offsets(TOPIC, "1-1", {n: first + count for n, (first, count) in parts.items()})
 
-    ranges = offsets.plan_ranges(start, end, partitions_min=partitions_min)
+    ranges = planned(start, query(end), partitions_min)
 
     for n, (first, count) in parts.items():
         at = first
@@ -153,7 +173,7 @@ def test_planned_ranges_hold_each_offset_once(
             assert item.first == at < item.end
             at = item.end
         assert at == first + count
-    whole = offsets.plan_ranges(start, end)
+    whole = planned(start, query(end))
     assert len(whole) <= len(ranges)
     if len(ranges) > len(whole):
         assert min(item.count for item in ranges) >= min(1000, *(item.count for item in whole))
@@ -162,7 +182,7 @@ def test_planned_ranges_hold_each_offset_once(
 
 
 def test_a_large_partition_is_split_at_round_offsets() -> None:
-    ranges = offsets.plan_ranges(at(p0=1_500, p1=0), at(p0=41_500, p1=400), partitions_min=4)
+    ranges = planned(at(p0=1_500, p1=0), query(at(p0=41_500, p1=400)), 4)
 
     assert [(item.partition, item.first, item.end) for item in ranges] == [
         *((0, a, b) for a, b in pairwise([1_500, 8_000, 16_000, 24_000, 32_000, 40_000, 41_500])),
@@ -178,7 +198,7 @@ def test_shares_add_up_and_never_pass_an_end(backlog: dict[int, int], rows_max: 
     start = Offsets(TOPIC, "1-1", dict.fromkeys(sorted(backlog), 7))
     ends = {n: 7 + waiting for n, waiting in backlog.items()}
 
-    end = offsets.limit_end(start, ends, rows_max)
+    end = limited(start, ends, rows_max)
 
     taken = {n: end.positions[n] - 7 for n in backlog}
     total = sum(backlog.values())
@@ -189,26 +209,104 @@ def test_shares_add_up_and_never_pass_an_end(backlog: dict[int, int], rows_max: 
         assert all(taken[n] >= 1 for n, waiting in backlog.items() if waiting)
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ({}, "must be JSON"),
-        ([1], "must be JSON"),
-        (7, "must be JSON"),
-        ({"a": 1}, "'a' is no partition"),
-        ({"0": "1"}, "partition 0"),
-        ({"0": True}, "partition 0"),
-        ({"0": -4}, "partition 0: -4"),
-        ({"0": 1.0}, "partition 0"),
-        ({"other/topic": {"0": 1}}, "'other/topic' is no partition"),
-    ],
+# Several topics.
+
+OTHER = "shop/returns"
+
+
+def of(topic: str, *positions: int, life: str = str(INCARNATION)) -> Offsets:
+    return Offsets(topic, life, dict(enumerate(positions)))
+
+
+def test_topics_come_in_the_order_of_their_names() -> None:
+    texts = {
+        json.dumps(query(*order).to_json())
+        for order in (
+            [of("b/b", 1), of("a/z", 2), of("a/b", 3)],
+            [of("a/b", 3), of("a/z", 2), of("b/b", 1)],
+        )
+    }
+
+    assert len(texts) == 1
+    value = json.loads(texts.pop())
+    assert list(value["topics"]) == ["a/b", "a/z", "b/b"]
+    assert QueryOffsets.from_json(value) == query(of("a/b", 3), of("a/z", 2), of("b/b", 1))
+
+
+def test_a_new_topic_is_read_from_its_beginning() -> None:
+    advance = moved(at(p0=4), state(p0=6), TopicState(OTHER, Incarnation(8, 1), {0: 3, 1: 0}))
+
+    tasks = offsets.plan_tasks(query(at(p0=4)), offsets.limit_end(advance, None))
+    assert tasks == [
+        Task(TOPIC, OffsetRange(str(INCARNATION), 0, 4, 6)),
+        Task(OTHER, OffsetRange("8-1", 0, 0, 3)),
+    ]
+
+
+def test_a_vanished_topic_is_a_loss_unless_that_is_allowed() -> None:
+    start = query(at(p0=4), of(OTHER, 7, 9))
+    with pytest.raises(
+        DataLoss, match=r"shop/returns: the topic no longer exists.*0 up to 7, 1 up"
+    ):
+        offsets.advance(start, [state(p0=6)], fail_on_data_loss=True, restart_recreated=False)
+
+    advance = offsets.advance(
+        start, [state(p0=6)], fail_on_data_loss=False, restart_recreated=False
+    )
+    assert advance.start == query(at(p0=4))
+    assert "shop/returns" in advance.notes[0]
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(["a/a", "a/b", "b/a"]), st.integers(0, 5)),
+        st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)),
+        min_size=1,
+    ),
+    st.integers(1, 10**9),
+    st.integers(1, 50),
 )
-def test_wrong_positions_name_the_option(value: object, told: str) -> None:
-    with pytest.raises(OptionError, match=rf"startingOffsets.*{told}"):
-        offsets.parse_positions(value, option="startingOffsets", topic=TOPIC)
+def test_limits_and_tasks_span_all_topics(
+    parts: dict[tuple[str, int], tuple[int, int]], rows_max: int, least: int
+) -> None:
+    start = query(
+        *(
+            Offsets(topic, "1-1", {n: first for (t, n), (first, _) in parts.items() if t == topic})
+            for topic in {topic for topic, _ in parts}
+        )
+    )
+    ends = {place: first + waiting for place, (first, waiting) in parts.items()}
+
+    end = offsets.limit_end(Advance(start, ends, ()), rows_max)
+    tasks = offsets.plan_tasks(start, end, partitions_min=least)
+
+    taken = {place: end.places[place] - start.places[place] for place in parts}
+    total = sum(waiting for _, waiting in parts.values())
+    assert sum(taken.values()) == min(total, rows_max) == sum(task.wanted.count for task in tasks)
+    assert all(0 <= taken[place] <= waiting for place, (_, waiting) in parts.items())
+    if rows_max >= len(parts):
+        assert all(taken[place] for place, (_, waiting) in parts.items() if waiting)
+    for place in parts:
+        mine = [task.wanted for task in tasks if (task.topic, task.wanted.partition) == place]
+        assert [item.end for item in mine[:-1]] == [item.first for item in mine[1:]]
 
 
-def test_positions_may_stand_under_the_topic() -> None:
-    value = {TOPIC: {"1": 5, "0": -2}}
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 9)),
+        st.tuples(st.integers(1, 10**9), st.floats(1, 1e7)),
+        min_size=1,
+    ),
+    st.integers(1, 1 << 40),
+)
+def test_bytes_become_rows(parts: dict[tuple[str, int], tuple[int, float]], bytes_max: int) -> None:
+    backlog = {place: waiting for place, (waiting, _) in parts.items()}
+    sizes = {place: size for place, (_, size) in parts.items()}
 
-    assert offsets.parse_positions(value, option="x", topic=TOPIC) == {0: -2, 1: 5}
+    rows = offsets.rows_within(backlog, sizes, bytes_max)
+
+    total = sum(backlog.values())
+    assert 1 <= rows <= total
+    whole_bytes = sum(backlog[place] * sizes[place] for place in backlog)
+    assert rows == 1 or rows * whole_bytes / total <= bytes_max * 1.000001
+    assert rows == total or (rows + 1) * whole_bytes / total >= bytes_max * 0.999999

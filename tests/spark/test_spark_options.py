@@ -4,6 +4,7 @@ import pytest
 
 from iggy_spark import options, schema
 from iggy_spark.errors import OptionError
+from iggy_spark.offsets import EARLIEST, LATEST
 
 NEEDED = {
     "servers": "127.0.0.1:8090",
@@ -17,7 +18,7 @@ NEEDED = {
 def test_defaults_of_a_stream_and_a_batch() -> None:
     stream, batch = options.parse(NEEDED, mode="stream"), options.parse(NEEDED, mode="batch")
 
-    assert (stream.starting_offsets, batch.starting_offsets) == ("latest", "earliest")
+    assert (stream.starting.everywhere, batch.starting.everywhere) == (LATEST, EARLIEST)
     assert stream.max_offsets_per_trigger == 1_000_000
     assert stream.fail_on_data_loss
     assert stream.columns == (*options.COLUMNS, "payload")
@@ -39,7 +40,7 @@ def test_the_password_is_in_no_representation() -> None:
     [
         ({"maxOffsetPerTrigger": "1"}, "maxOffsetPerTrigger is not.*did you mean maxOffsetsPerTri"),
         ({"path": "x"}, "path is not an option"),
-        ({"includeHeaders": "true"}, "includeHeaders is planned"),
+        ({"archiveMode": "only"}, "archiveMode is planned"),
         ({"servers": "localhost"}, "servers='localhost' .*host:port"),
         ({"servers": "a:1,b:70000"}, "servers="),
         ({"stream": ""}, "stream="),
