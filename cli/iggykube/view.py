@@ -1,13 +1,13 @@
 """A snapshot for people: a table in a terminal, lines elsewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from iggykube.local.snapshot import SinkRow, SinkState, Snapshot, TopicRow
+from iggykube.local.snapshot import PartitionRow, SinkRow, SinkState, Snapshot, TopicRow
 
 NOTES_SHOWN_MAX: Final = 8
 WIDTH_ELSEWHERE: Final = 200
@@ -39,6 +39,8 @@ def render(snapshot: Snapshot) -> RenderableType:
         "\n",
     )
     parts: list[RenderableType] = [head, _table(snapshot)]
+    if any(topic.groups for stream in snapshot.streams for topic in stream.topics):
+        parts += [Text(), _groups_table(snapshot)]
     parts += [
         Text(f"{row.name}: {row.reason} (log: {row.log})", style=_STYLES[row.state])
         for row in snapshot.sinks
@@ -55,20 +57,68 @@ def render(snapshot: Snapshot) -> RenderableType:
 
 
 _COLUMNS: Final = ("STREAM", "TOPIC", "PARTS", "MESSAGES", "SINK", "STATE", "COMMITTED", "LAG")
-_NUMBERS: Final = ("PARTS", "MESSAGES", "COMMITTED", "LAG")
+_GROUP_COLUMNS: Final = ("STREAM", "TOPIC", "GROUP", "MEMBERS", "COMMITTED", "LAG")
+_PARTITION_COLUMNS: Final = ("PARTITION", "COMMITTED", "END", "LAG")
+_NUMBERS: Final = ("PARTS", "MESSAGES", "MEMBERS", "PARTITION", "COMMITTED", "END", "LAG")
+
+
+def table(columns: Sequence[str]) -> Table:
+    """An empty table with these columns."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        # Numbers are never broken; names are, where a terminal is narrow.
+        is_number = name in _NUMBERS
+        made.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
+    return made
+
+
+def _groups_table(snapshot: Snapshot) -> Table:
+    """Consumer groups that are no sinks'."""
+    made = table(_GROUP_COLUMNS)
+    for stream in snapshot.streams:
+        for topic in stream.topics:
+            for group in topic.groups:
+                numbers = (group.members, group.committed, group.lag)
+                made.add_row(stream.name, topic.name, group.name, *map(count, numbers))
+    return made
+
+
+def sink_details(stream: str, topic: str, row: SinkRow) -> RenderableType:
+    """All about one sink."""
+    lines = [
+        ("sink", Text(f"{row.name} ({row.type}) of {stream}/{topic}", style="bold")),
+        ("state", state(row)),
+        ("reason", Text(row.reason)),
+        ("batch", Text("" if row.batch is None else str(row.batch))),
+        ("rejected", Text(count(row.rejected) if row.rejected else "")),
+        ("log", Text(row.log)),
+    ]
+    head = Text("\n").join(
+        Text.assemble((f"{name:10}", "dim"), text) for name, text in lines if text.plain
+    )
+    return Group(head, _partitions_table(row.partitions), Text())
+
+
+def _partitions_table(rows: Sequence[PartitionRow]) -> Table:
+    made = table(_PARTITION_COLUMNS)
+    for row in rows:
+        made.add_row(str(row.partition), *map(count, (row.committed, row.end, row.lag)))
+    return made
+
+
+def state(row: SinkRow) -> Text:
+    """A sink's state, with its restarts."""
+    restarts = f" ({row.restarts} restarts)" if row.restarts else ""
+    return Text(f"{row.state}{restarts}", style=_STYLES[row.state])
 
 
 def _table(snapshot: Snapshot) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in _COLUMNS:
-        # Numbers are never broken; names are, where a terminal is narrow.
-        is_number = name in _NUMBERS
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
+    made = table(_COLUMNS)
     for stream in snapshot.streams:
         rows = [row for topic in stream.topics for row in _topic_rows(topic)]
         for index, row in enumerate(rows or [()]):
-            table.add_row(stream.name if index == 0 else "", *row)
-    return table
+            made.add_row(stream.name if index == 0 else "", *row)
+    return made
 
 
 def _topic_rows(topic: TopicRow) -> Iterator[tuple[str | Text, ...]]:
@@ -81,10 +131,8 @@ def _topic_rows(topic: TopicRow) -> Iterator[tuple[str | Text, ...]]:
 
 
 def _sink_cells(topic: TopicRow, sink: SinkRow) -> tuple[str | Text, ...]:
-    restarts = f" ({sink.restarts} restarts)" if sink.restarts else ""
-    state = Text(f"{sink.state}{restarts}", style=_STYLES[sink.state])
     name = f"{sink.name.removeprefix(f'{topic.name}.')} ({sink.type})"
-    return (name, state, count(sink.committed), count(sink.lag))
+    return (name, state(sink), count(sink.committed), count(sink.lag))
 
 
 def line(snapshot: Snapshot) -> str:
@@ -96,6 +144,11 @@ def line(snapshot: Snapshot) -> str:
         parts.append(
             f"{row.name} {row.state}{reason} committed {count(row.committed)} lag {count(row.lag)}"
         )
+    parts += [
+        f"{topic.name} group {group.name} committed {count(group.committed)} lag {count(group.lag)}"
+        for topic in topics
+        for group in topic.groups
+    ]
     return "; ".join(parts) or "no topics"
 
 

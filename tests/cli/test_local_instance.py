@@ -19,8 +19,8 @@ from iggy_wire.primitives import Consumer, Partitioning
 from iggykube.errors import BrokerDied, LocalError, Stopped
 from iggykube.local import LocalInstance, Ports, Snapshot, load_resources
 from iggykube.local import instance as local_instance
-from iggykube.local.instance import SINKS_STOP_S_MAX
 from iggykube.local.plan import make_plan
+from iggykube.local.sink_set import SINKS_STOP_S_MAX
 from iggykube.local.snapshot import SinkState
 
 FREE = Ports(0, 0)

@@ -19,6 +19,7 @@ from iggykube.errors import LocalError
 from iggykube.local import state as states
 from iggykube.local.apply import apply_plan
 from iggykube.local.broker import BrokerProcess, clean_environment
+from iggykube.local.changes import change_notes
 from iggykube.local.folders import ROOT_USERNAME, Folders, Ports, write_private
 from iggykube.local.leftovers import end_leftovers, remember
 from iggykube.local.numbers import Numbers
@@ -26,17 +27,19 @@ from iggykube.local.plan import (
     PASSWORD_VARIABLE,
     USERNAME_VARIABLE,
     LocalPlan,
+    SinkPlan,
     broker_variables,
     make_plan,
 )
+from iggykube.local.sink_set import SINKS_STOP_S_MAX, SinkSet
 from iggykube.local.sinks import SinkProcess
 from iggykube.local.snapshot import SinkRow, Snapshot, StreamRow, TopicRow, encode
 
 BROKER_STOP_S_MAX: Final = 60.0
-SINKS_STOP_S_MAX: Final = 300.0
-"""A batch may take long; after that the sink is killed, and repeats it at the next start."""
 ORPHANS_STOP_S_MAX: Final = 5.0
 """Without their broker sinks cannot finish: they would try for minutes to reach it."""
+NOTES_MAX: Final = 200
+"""Older ones are forgotten."""
 _STOP_PAUSE_S: Final = 0.05
 _CLIENT_S_MAX: Final = 10.0
 
@@ -69,8 +72,9 @@ class LocalInstance:
         self._broker: BrokerProcess | None = None
         self._client: Client | None = None
         self._plan: LocalPlan | None = None
-        self._sinks: list[SinkProcess] = []
+        self._sinks = SinkSet()
         self._numbers = Numbers()
+        self._untold: list[str] = []
 
     def __enter__(self) -> Self:
         """The instance; stopped at the end of the block."""
@@ -125,7 +129,7 @@ class LocalInstance:
         plan = make_plan(self._resources, self.folders, ports)  # refuse before anything is touched
         self.folders.create()
         self._held.enter_context(self.folders.lock())
-        self.notes += [*end_leftovers(self.folders), *plan.notes]
+        self.tell(*end_leftovers(self.folders), *plan.notes)
         self._ports = ports.resolved()
         self._plan = make_plan(self._resources, self.folders, self._ports)
         variables = broker_variables(self.folders, self._ports, self.password)
@@ -133,46 +137,81 @@ class LocalInstance:
         self._broker = BrokerProcess(self.folders, self._ports, environment)
         remember(self.folders, self._pids())
         self._broker.wait_ready(should_stop)
-        self._apply(self._plan)
+        self._apply(self._plan, self._resources)
 
-    def _apply(self, plan: LocalPlan) -> None:
+    def _apply(self, plan: LocalPlan, resources: Resources) -> None:
         applied = states.load(self.folders.state_file)
         try:
+            outcome = apply_plan(self._connected(), plan, applied)
+        except (ClientError, LinkError) as error:
+            raise LocalError(f"the broker at {self.address}: {error}") from error
+        newest = applied.replaced(resources.documents, dict(outcome.incarnations))
+        states.save(self.folders.state_file, newest)
+        self.tell(*outcome.done, *outcome.notes)
+
+    def _connected(self) -> Client:
+        """A client that is open, as far as its last call has shown."""
+        if self._client is None:
             self._client = Client.connect(
                 self.address, self.username, self.password, timeout_s=_CLIENT_S_MAX
             )
-            outcome = apply_plan(self._client, plan, applied)
-        except (ClientError, LinkError) as error:
-            raise LocalError(f"the broker at {self.address}: {error}") from error
-        newest = applied.replaced(self._resources.documents, dict(outcome.incarnations))
-        states.save(self.folders.state_file, newest)
-        self.notes += [*outcome.done, *outcome.notes]
+        elif not self._client.is_open:
+            self._client.reconnect()
+        return self._client
 
     def start_sinks(self) -> None:
         """Start every sink that is not suspended. For callers of `start(sinks=False)`."""
-        if self._plan is None or self._sinks:
+        if self._plan is None or any(self._sinks):
             return
+        for plan in self._plan.sinks:
+            self._sinks.add(plan, self._sink_process)
+            self._sinks.pump(time.monotonic())
+            remember(self.folders, self._pids())
+
+    def _sink_process(self, plan: SinkPlan) -> SinkProcess:
         environment = clean_environment() | {
             USERNAME_VARIABLE: self.username,
             PASSWORD_VARIABLE: self.password,
         }
-        self._sinks = [SinkProcess(plan, self.folders, environment) for plan in self._plan.sinks]
-        for sink in self._sinks:
-            sink.start(time.monotonic())
-            remember(self.folders, self._pids())
+        return SinkProcess(plan, self.folders, environment)
+
+    def change(self, resources: Resources) -> None:
+        """Bring the running instance in line with other resources; nothing is deleted.
+
+        Streams and topics are made and changed; sinks are started, started again where their spec
+        is another one, and stopped where they are gone. Notes say what was done.
+
+        Raises DocumentErrors for what cannot run here, and LocalError for what the broker refuses:
+        the sinks go on as before then.
+        """
+        former = self._plan
+        assert former is not None, "only what was started is changed"
+        plan = make_plan(resources, self.folders, self._running_ports)
+        self._apply(plan, resources)
+        self._plan = plan
+        self.tell(*change_notes(former, plan), *self._sinks.change(plan.sinks, self._sink_process))
+
+    def tell(self, *notes: str) -> None:
+        """Add to the notes."""
+        self.notes = [*self.notes, *notes][-NOTES_MAX:]
+        self._untold = [*self._untold, *notes][-NOTES_MAX:]
+
+    def take_notes(self) -> list[str]:
+        """The notes since the last call."""
+        taken, self._untold = self._untold, []
+        return taken
 
     def step(self, timeout_s: float = 0.25) -> Snapshot:
         """Wait up to `timeout_s` for news, take them in, say how things stand.
 
         Restarts sinks that are due. Raises BrokerDied when the broker has ended.
         """
-        outputs = [sink.output for sink in self._sinks if sink.output is not None]
+        outputs = [sink.output for sink in self._sinks.processes if sink.output is not None]
         select.select(outputs, [], [], timeout_s)
         if self._broker is not None:
             self._broker.check()
         before = self._pids()
-        for sink in self._sinks:
-            sink.pump(time.monotonic())
+        self._sinks.pump(time.monotonic())
         if (after := self._pids()) != before:
             remember(self.folders, after)
         if self._client is not None and self._plan is not None:
@@ -186,7 +225,7 @@ class LocalInstance:
 
         `should_kill` is asked while waiting: True ends everything at once.
         """
-        for sink in self._sinks:
+        for sink in self._sinks.processes:
             sink.terminate()
         self._wait_for_sinks(should_kill)
         if self._client is not None:
@@ -205,7 +244,7 @@ class LocalInstance:
         is_broker_there = self._broker is not None and self._broker.wait(0) is None
         stop_s_max = SINKS_STOP_S_MAX if is_broker_there else ORPHANS_STOP_S_MAX
         deadline_s = time.monotonic() + stop_s_max
-        while running := [sink for sink in self._sinks if sink.pid is not None]:
+        while running := [sink for sink in self._sinks.processes if sink.pid is not None]:
             if should_kill() or time.monotonic() > deadline_s:
                 for sink in running:
                     sink.kill()
@@ -221,8 +260,7 @@ class LocalInstance:
                 broker.kill()
 
     def _pids(self) -> tuple[int, ...]:
-        sinks = [sink.pid for sink in self._sinks if sink.pid is not None]
-        return (*sinks, *([self._broker.pid] if self._broker is not None else []))
+        return (*self._sinks.pids, *([self._broker.pid] if self._broker is not None else []))
 
     def _snapshot(self) -> Snapshot:
         return Snapshot(
@@ -246,6 +284,7 @@ class LocalInstance:
                     messages=self._numbers.messages(item),
                     size_bytes=self._numbers.size_bytes(item),
                     sinks=tuple(self._sink_row(s) for s in self._sinks if s.plan in item.sinks),
+                    groups=self._numbers.groups(item),
                 )
                 for item in topics
             )
@@ -266,6 +305,7 @@ class LocalInstance:
             log=str(sink.log),
             rejected=sink.rejected,
             rows=tuple(sink.rows),
+            partitions=progress.partitions,
         )
 
     def _publish(self, snapshot: Snapshot) -> None:

@@ -1,27 +1,37 @@
 """How far topics and sinks are, asked of the broker at a bounded cost."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from iggy_client.client import Client
 from iggy_client.errors import ClientError, LinkError
 from iggy_wire.primitives import Consumer
-from iggy_wire.replies import PartitionInfo, TopicDetails
+from iggy_wire.replies import Group, PartitionInfo, TopicDetails
 from iggykube.local.plan import LocalPlan, SinkPlan, TopicPlan
+from iggykube.local.snapshot import GroupRow, PartitionRow
 
 REFRESH_S_MIN: Final = 0.5
 REFRESH_SHARE_MAX: Final = 0.05
 """Asking takes at most that share of the time: many partitions are asked for less often."""
 
+GROUPS_MAX: Final = 32
+"""Of a topic; of more the first ones are asked for."""
+PARTITION_ROWS_MAX: Final = 64
+"""So many partitions are told of one by one: those with the most lag."""
+
+Place = tuple[str, str]
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One sink. Counts of messages, over all partitions."""
+    """One sink or group. Counts of messages, over all partitions."""
 
     committed: int
     end: int
     lag: int
+    partitions: tuple[PartitionRow, ...] = ()
 
 
 class Numbers:
@@ -29,8 +39,9 @@ class Numbers:
 
     def __init__(self) -> None:
         """Nothing is known yet."""
-        self._topics: dict[tuple[str, str], TopicDetails] = {}
-        self._stored: dict[str, dict[int, int]] = {}
+        self._topics: dict[Place, TopicDetails] = {}
+        self._groups: dict[Place, tuple[Group, ...]] = {}
+        self._stored: dict[tuple[Place, str], dict[int, int]] = {}
         self._due_s = 0.0
         self._has_news = False
 
@@ -59,15 +70,13 @@ class Numbers:
         details = client.get_topic(stream, topic)
         if details is None:
             return
-        for sink in item.sinks:
-            stored = {}
-            group = Consumer.group(sink.name)  # the job is its only member
-            for partition in details.partitions:
-                offset = client.get_offset(group, stream, topic, partition.id)
-                if offset is not None:
-                    stored[partition.id] = offset.stored_offset + 1
-            self._stored[sink.name] = stored
-        self._topics[stream, topic] = details
+        sinks = [sink.name for sink in item.sinks]
+        groups = [group for group in client.get_groups(stream, topic) if group.name not in sinks]
+        groups = groups[:GROUPS_MAX]
+        place = (stream, topic)
+        for name in (*sinks, *(group.name for group in groups)):
+            self._stored[place, name] = _stored(client, place, name, details)
+        self._topics[place], self._groups[place] = details, tuple(groups)
 
     def _details(self, item: TopicPlan) -> TopicDetails | None:
         return self._topics.get((item.stream.stream_name, item.topic.topic_name))
@@ -89,12 +98,45 @@ class Numbers:
 
     def progress(self, sink: SinkPlan) -> Progress:
         """What the sink's consumer group has stored at the broker, against the ends."""
-        details = self._topics.get((sink.stream_name, sink.topic_name))
-        ends = {} if details is None else {part.id: _end(part) for part in details.partitions}
-        stored = self._stored.get(sink.name, {})
-        done = {partition: min(end, stored.get(partition, 0)) for partition, end in ends.items()}
-        committed, end = sum(done.values()), sum(ends.values())
-        return Progress(committed, end, end - committed)
+        return self._progress((sink.stream_name, sink.topic_name), sink.name)
+
+    def groups(self, item: TopicPlan) -> tuple[GroupRow, ...]:
+        """The topic's other consumer groups, in order of their names."""
+        place = (item.stream.stream_name, item.topic.topic_name)
+        rows = []
+        for group in sorted(self._groups.get(place, ()), key=lambda group: group.name):
+            found = self._progress(place, group.name)
+            numbers = (found.committed, found.end, found.lag, found.partitions)
+            rows.append(GroupRow(group.name, group.members_count, *numbers))
+        return tuple(rows)
+
+    def _progress(self, place: Place, group: str) -> Progress:
+        details = self._topics.get(place)
+        stored = self._stored.get((place, group), {})
+        rows = []
+        for info in () if details is None else details.partitions:
+            end = _end(info)
+            committed = min(end, stored.get(info.id, 0))
+            rows.append(PartitionRow(info.id, committed, end, end - committed))
+        committed, end = sum(row.committed for row in rows), sum(row.end for row in rows)
+        return Progress(committed, end, end - committed, most_behind(rows))
+
+
+def most_behind(rows: Iterable[PartitionRow]) -> tuple[PartitionRow, ...]:
+    """The partitions with the most lag, in order of their numbers."""
+    behind = sorted(rows, key=lambda row: (-row.lag, row.partition))[:PARTITION_ROWS_MAX]
+    return tuple(sorted(behind, key=lambda row: row.partition))
+
+
+def _stored(client: Client, place: Place, group: str, details: TopicDetails) -> dict[int, int]:
+    """By partition the offset behind the last one that is done; those that have one."""
+    stored = {}
+    consumer = Consumer.group(group)
+    for partition in details.partitions:
+        offset = client.get_offset(consumer, *place, partition.id)
+        if offset is not None:
+            stored[partition.id] = offset.stored_offset + 1
+    return stored
 
 
 def _end(partition: PartitionInfo) -> int:

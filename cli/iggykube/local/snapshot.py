@@ -19,6 +19,15 @@ class SinkState(StrEnum):
     STOPPED = "Stopped"
 
 
+class PartitionRow(msgspec.Struct, frozen=True):
+    """How far somebody is in one partition. `end` is the offset that the next message gets."""
+
+    partition: int
+    committed: int
+    end: int
+    lag: int
+
+
 class SinkRow(msgspec.Struct, frozen=True):
     """One sink. Counts are messages, over all partitions."""
 
@@ -37,6 +46,19 @@ class SinkRow(msgspec.Struct, frozen=True):
     """Messages that this run set aside because they could not be decoded."""
     rows: tuple[str, ...] = ()
     """The last rows of a Console sink."""
+    partitions: tuple[PartitionRow, ...] = ()
+    """Those with the most lag, in order of their numbers."""
+
+
+class GroupRow(msgspec.Struct, frozen=True):
+    """One consumer group that is no sink's. Counts are messages, over all partitions."""
+
+    name: str
+    members: int
+    committed: int = 0
+    end: int = 0
+    lag: int = 0
+    partitions: tuple[PartitionRow, ...] = ()
 
 
 class TopicRow(msgspec.Struct, frozen=True):
@@ -47,6 +69,7 @@ class TopicRow(msgspec.Struct, frozen=True):
     messages: int
     size_bytes: int
     sinks: tuple[SinkRow, ...] = ()
+    groups: tuple[GroupRow, ...] = ()
 
 
 class StreamRow(msgspec.Struct, frozen=True):

@@ -1,0 +1,26 @@
+"""`iggykube status`: how the local instance stands."""
+
+from pathlib import Path
+
+import click
+
+from iggykube import view
+from iggykube.connection import read_snapshot
+from iggykube.local import Folders
+from iggykube.local import snapshot as snapshots
+from iggykube.options import data_option, output_option
+
+
+@click.command(short_help="Show the instance that runs in a data directory.")
+@data_option
+@output_option
+def status(data: Path, output: str) -> None:
+    """Show streams, topics, sinks and consumer groups of the instance that runs in DIR.
+
+    LAG is what a sink or a group has still to read, in messages.
+    """
+    snapshot = read_snapshot(Folders.at(data))
+    if output == "json":
+        click.echo(snapshots.encode(snapshot))
+    else:
+        view.console().print(view.render(snapshot))
