@@ -1,4 +1,4 @@
-"""The "iggy" data source: `spark.read.format("iggy")` and `spark.readStream.format("iggy")`.
+"""The "iggy" data source: `format("iggy")` of `read`, `readStream`, `write` and `writeStream`.
 
     spark.readStream.format("iggy")
         .option("servers", "127.0.0.1:8090").option("username", …).option("password", …)
@@ -16,7 +16,13 @@ from collections.abc import MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
@@ -53,6 +59,20 @@ class IggyDataSource(DataSource):
         from iggy_spark.readers import IggyStreamReader
 
         return IggyStreamReader(self._options("stream", schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write of frames of this schema."""
+        from iggy_spark import write_options, writer
+
+        writer.check_mode(overwrite)
+        return writer.IggyBatchWriter(write_options.parse(self._raw), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """A streaming write of frames of this schema."""
+        from iggy_spark import write_options, writer
+
+        writer.check_mode(overwrite)
+        return writer.IggyStreamWriter(write_options.parse(self._raw), schema)
 
     def _options(self, mode: str, schema: StructType) -> ReadOptions:
         """The options with the columns that Spark wants: a subset if the user gave a schema.
