@@ -62,6 +62,12 @@ class BadPayload(IggySparkError):
     exit_code = EXIT_DATA_LOSS
 
 
+class TooManyBadRecords(IggySparkError):
+    """More messages are bad than `errors.deadLetter` allows."""
+
+    exit_code = EXIT_DATA_LOSS
+
+
 class BadRow(IggySparkError):
     """A row that is to be written makes no message: a null, a wrong size, an unknown partition."""
 
@@ -96,6 +102,7 @@ _TYPES: dict[str, type[IggySparkError]] = {
         TopicRecreated,
         OffsetFormatError,
         BadPayload,
+        TooManyBadRecords,
         BadRow,
         CorruptReply,
         SinkError,

@@ -35,11 +35,14 @@ from iggy_spark import (
 from iggy_spark.alive import Sign
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.connections import Connection
+from iggy_spark.dead_letters import DeadLetters
 from iggy_spark.errors import BrokerUnavailable, DataLoss, Fenced, IggySparkError, SinkError
 from iggy_spark.job_config import JobConfig
 from iggy_spark.job_mirror import JobMirror
+from iggy_spark.limits import BadLimits, bad_limits
 from iggy_spark.offsets import EARLIEST, LATEST, TopicState
 from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
+from iggy_spark.retry import Retry
 from iggy_spark.sinks import registry
 from iggy_spark.sinks.base import Sink, Spans, Written
 from iggy_spark.stop import Stop
@@ -64,10 +67,17 @@ class BatchWriter:
     """What Spark calls for every batch: the tasks write, the driver commits."""
 
     def __init__(
-        self, sink: Sink, listener: ProgressListener, stop: Stop, keep: Callable[[], None]
+        self,
+        sink: Sink,
+        listener: ProgressListener,
+        stop: Stop,
+        *,
+        keep: Callable[[], None],
+        limits: BadLimits | None,
     ) -> None:
         """`stop` is looked at before every batch; `keep` makes its plan durable."""
-        self._sink, self._listener, self._stop, self._keep = sink, listener, stop, keep
+        self._sink, self._listener, self._stop = sink, listener, stop
+        self._keep, self._limits = keep, limits
         self.running = False
         self.refused = False
         self.last_batch: int | None = None
@@ -82,7 +92,9 @@ class BatchWriter:
                 raise StopRequested("stopping: no further batch is begun")
             self._keep()
             rows = frame.collect()
-            results = [_written(json.loads(row["result"])) for row in rows]
+            results = [Written.from_json(json.loads(row["result"])) for row in rows]
+            if self._limits is not None:
+                self._limits.check_batch(results)
             self._sink.commit(results)
             self._listener.batch_written(batch, results)
             self.last_batch = batch
@@ -91,10 +103,6 @@ class BatchWriter:
             raise
         finally:
             self.running = False
-
-
-def _written(fields: dict[str, object]) -> Written:
-    return Written(**{**fields, "preview": tuple(fields["preview"])})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +139,7 @@ class Job:
         self._running = running
         self._raw = job_config.reader_options(config, environ)
         self._options = options.parse(self._raw, mode="stream")
-        self._sink = registry.build(config, show=reporter.show)
+        self._sink = registry.build(config, show=reporter.show, retry=Retry(config.retry_policy))
         self._sign = Sign(config.alive_file, interval_ms=config.interval_ms)
 
     def run(self) -> bool:
@@ -153,6 +161,8 @@ class Job:
             restart = self._config.sink.on_topic_recreated == "Restart"
             checkpoint.check_incarnation(incarnation, restart=restart)
             self._sink.check()
+            if (letters := DeadLetters.of(self._config, self._options)) is not None:
+                letters.make_topic()
             checkpoint.remember(self._config)
             mirror = JobMirror(
                 self._options, checkpoint, incarnation, should_stop=lambda: self._stop.asked
@@ -195,7 +205,9 @@ class Job:
         spark.dataSource.register(sink_source.SinkSource)
         incarnation, covered = str(run.found.incarnation), run.covered
         keep = partial(run.checkpoint.keep, incarnation)
-        writer = BatchWriter(self._sink, listener, self._stop, keep)
+        writer = BatchWriter(
+            self._sink, listener, self._stop, keep=keep, limits=bad_limits(self._config)
+        )
         done = run.checkpoint.committed(incarnation)
         self._raw["stateLocation"] = str(run.checkpoint.state(incarnation))
         self._raw["startingOffsets"] = self._starting_offsets(run.found, covered)
@@ -241,7 +253,7 @@ class Job:
                 self._check_tail(number, held=spans[-1][1], end=end)
                 positions[number] = spans[0][1]
                 continue
-            mirrored = self._config.sink.type != "Files" or not earliest
+            mirrored = not self._sink.keeps_place or not earliest
             stored = connection.stored(self._config.name, number) if mirrored else None
             positions[number] = (
                 stored + 1 if stored is not None else EARLIEST if earliest else LATEST

@@ -14,24 +14,31 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from iggy_spark import options, s3
+from iggy_spark import blocks, options, retry, s3
 from iggy_spark import payload as declared
+from iggy_spark.blocks import S3, Name, Part, Text
 from iggy_spark.errors import OptionError
 
 JOB_FILE_BYTES_MAX = 1 << 20
-NAME_BYTES_MAX = 255  # Iggy protocol 0.11: the sink's name becomes a consumer's name
 
-Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+# Type → its field. A type without a block has none to fill in.
+BLOCKS = {
+    "Files": "files",
+    "Iceberg": "iceberg",
+    "Delta": "delta",
+    "Jdbc": "jdbc",
+    "Elasticsearch": "elasticsearch",
+    "Quickwit": "quickwit",
+    "ClickHouse": "clickhouse",
+    "Mongo": "mongo",
+    "Http": "http",
+    "Iggy": "iggy",
+    "Custom": "custom",
+    "Console": None,
+}
 
 
-class _Part(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
-):
-    """Base of all parts: camelCase in the file, nothing unknown."""
-
-
-class Broker(_Part, frozen=True):
+class Broker(Part, frozen=True):
     """Where the broker is, and where the login: files, or else environment variables."""
 
     address: Text
@@ -40,57 +47,46 @@ class Broker(_Part, frozen=True):
     password_env: Text = "IGGY_PASSWORD"
 
 
-class S3(_Part, frozen=True):
-    """How an object store is reached; see `s3.Connection`."""
-
-    endpoint: Annotated[str, msgspec.Meta(pattern="^https?://[^/@]+/?$")] | None = None
-    region: Text | None = None
-    path_style: bool = False
-    credentials_path: Text | None = None
-    credentials_secret_name: Any = None  # whoever starts the job mounts it, and gives the path
-
-    def connection(self) -> s3.Connection:
-        """In the words of the code that uses it."""
-        return s3.Connection(
-            endpoint=self.endpoint or "",
-            region=self.region or "",
-            path_style=self.path_style,
-            credentials_path=self.credentials_path or "",
-        )
-
-
-class Files(_Part, frozen=True):
-    """Block of sink type Files."""
-
-    path: Text
-    format: str = "Parquet"
-    partition_by: Annotated[list[Name], msgspec.Meta(max_length=8)] = []
-    s3: S3 = S3()
-
-
-class Payload(_Part, frozen=True):
+class Payload(Part, frozen=True):
     """What the messages hold; `schema` is DDL and goes with Json."""
 
     format: str = "Raw"
     schema: str | None = None
 
 
-class Trigger(_Part, frozen=True):
+class Trigger(Part, frozen=True):
     """When a batch starts."""
 
     mode: Literal["ProcessingTime", "AvailableNow"] = "ProcessingTime"
     interval: str = "10s"
 
 
-class Errors(_Part, frozen=True):
-    """None: a message that cannot be decoded stops the job. Data: it is set aside."""
+class DeadLetter(Part, frozen=True):
+    """The topic that bad messages go to; without `stream` in the stream of the topic read."""
+
+    topic: Name
+    stream: Name | None = None
+    max_per_batch: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1000
+    max_ratio: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.05
+
+
+class RetryTimes(Part, frozen=True):
+    """How long a target that does not answer is asked again."""
+
+    timeout: str = "10m"
+    initial_delay: str = "500ms"
+    max_delay: str = "30s"
+
+
+class Errors(Part, frozen=True):
+    """None: a message that cannot be written stops the job. Data: it is set aside."""
 
     tolerance: Literal["None", "Data"] = "None"
-    dead_letter: Any = None
-    retry: Any = None
+    dead_letter: DeadLetter | None = None
+    retry: RetryTimes = RetryTimes()
 
 
-class Driver(_Part, frozen=True):
+class Driver(Part, frozen=True):
     """Size of the driver, which does all work when there are no executors."""
 
     cores: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
@@ -99,11 +95,11 @@ class Driver(_Part, frozen=True):
     memory_overhead: str | None = None
 
 
-class Spark(_Part, frozen=True):
+class Spark(Part, frozen=True):
     """Spark's own settings; the launchers use the rest."""
 
     driver: Driver = Driver()
-    conf: Annotated[dict[str, str], msgspec.Meta(max_length=64)] = {}
+    conf: Annotated[dict[str, str], msgspec.Meta(max_length=64)] = {}  # noqa: RUF012
     launcher: Any = None
     version: Any = None
     image: Any = None
@@ -115,18 +111,28 @@ class Spark(_Part, frozen=True):
     pod_template: Any = None
 
 
-class SinkSpec(_Part, frozen=True):
+class SinkSpec(Part, frozen=True):
     """One sink. Fields that only operator or launcher read are allowed and not looked at."""
 
     type: str
-    files: Files | None = None
+    files: blocks.Files | None = None
+    iceberg: blocks.Iceberg | None = None
+    delta: blocks.Delta | None = None
+    jdbc: blocks.Jdbc | None = None
+    elasticsearch: blocks.Elasticsearch | None = None
+    quickwit: blocks.Quickwit | None = None
+    clickhouse: blocks.ClickHouse | None = None
+    mongo: blocks.Mongo | None = None
+    http: blocks.Http | None = None
+    iggy: blocks.IggyCopy | None = None
+    custom: blocks.Custom | None = None
     payload: Payload = Payload()
     starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
     max_offsets_per_trigger: Annotated[int, msgspec.Meta(ge=1)] | None = None
     trigger: Trigger = Trigger()
     on_topic_recreated: Literal["Pause", "Restart"] = "Pause"
     delivery: Literal["AtLeastOnce", "ExactlyOnce"] | None = None
-    transforms: list[Any] = []
+    transforms: list[Any] = []  # noqa: RUF012
     errors: Errors = Errors()
     spark: Spark = Spark()
     fail_on_data_loss: bool = True
@@ -138,12 +144,6 @@ class SinkSpec(_Part, frozen=True):
     user_ref: Any = None
     lag: Any = None
     restart: Any = None
-    # Blocks of types that are not in this version; the type itself is refused.
-    iceberg: Any = None
-    jdbc: Any = None
-    iggy: Any = None
-    custom: Any = None
-    console: Any = None
 
 
 class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, rename="camel"):
@@ -176,6 +176,20 @@ class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
             sink.transforms,
             on_error="keep" if sink.errors.tolerance == "Data" else "fail",
             names=declared.JOB_NAMES,
+        )
+
+    @cached_property
+    def retry_policy(self) -> retry.Policy:
+        """How long the target is asked again."""
+        times = self.sink.errors.retry
+
+        def seconds(field: str, text: str) -> float:
+            return options.parse_duration_ms(f"sink.errors.retry.{field}", text) / 1000
+
+        return retry.Policy(
+            seconds("timeout", times.timeout),
+            seconds("initialDelay", times.initial_delay),
+            seconds("maxDelay", times.max_delay),
         )
 
     @property
@@ -212,18 +226,26 @@ def _check(config: JobConfig) -> None:
     _check_place(
         "checkpoint", config.checkpoint, store=("checkpointStore", config.checkpoint_store)
     )
-    if config.sink.type not in ("Files", "Console"):
-        raise OptionError(
-            f"sink.type: {config.sink.type} is not in this version, use Files or Console"
-        )
-    if (config.sink.files is not None) != (config.sink.type == "Files"):
-        raise OptionError("sink.files: goes with type Files, and type Files needs it")
+    _check_block(config.sink)
     if config.sink.files is not None:
         _check_files(config.sink.files)
+    if config.sink.delta is not None:
+        _check_place(
+            "sink.delta.path", config.sink.delta.path, store=("sink.delta.s3", config.sink.delta.s3)
+        )
     _check_behaviour(config)
 
 
-def _check_files(files: Files) -> None:
+def _check_block(sink: SinkSpec) -> None:
+    if sink.type not in BLOCKS:
+        raise OptionError(f"sink.type: {sink.type} is none of {', '.join(BLOCKS)}")
+    wanted = BLOCKS[sink.type]
+    for kind, field in BLOCKS.items():
+        if field is not None and (getattr(sink, field) is not None) != (field == wanted):
+            raise OptionError(f"sink.{field}: goes with type {kind}, and type {kind} needs it")
+
+
+def _check_files(files: blocks.Files) -> None:
     _check_place("sink.files.path", files.path, store=("sink.files.s3", files.s3))
     if files.format != "Parquet":
         raise OptionError(f"sink.files.format: {files.format} is not in this version")
@@ -245,24 +267,25 @@ def _check_place(field: str, value: str, *, store: tuple[str, S3]) -> None:
 
 
 def _check_behaviour(config: JobConfig) -> None:
-    sink = config.sink
-    if sink.errors.dead_letter is not None:
+    errors = config.sink.errors
+    if errors.tolerance == "Data" and errors.dead_letter is None and config.sink.type != "Files":
         raise OptionError(
-            "sink.errors.deadLetter: not in this version; type Files keeps rejected messages in "
-            "the folder _rejected"
+            "sink.errors.tolerance: Data needs errors.deadLetter, the topic for bad messages; type "
+            "Files alone keeps them in the folder _rejected"
         )
-    if sink.delivery == "ExactlyOnce" and sink.type != "Files":
-        raise OptionError(f"sink.delivery: {sink.type} cannot do ExactlyOnce")
+    if errors.dead_letter is not None and errors.tolerance != "Data":
+        raise OptionError("sink.errors.deadLetter: goes with tolerance: Data")
     for item in config.payload.fields:
         if item.name.lower().startswith("iggy_"):
             raise OptionError(
                 f"sink.payload.schema: field {item.name!r}: names that start with iggy_ are ours"
             )
     assert config.interval_ms >= 0
+    assert config.retry_policy.timeout_s >= 0
 
 
 def reader_options(config: JobConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """The data source's options for this job.
+    """The data source's options for this job. The payload is not among them: see `payload`.
 
     Raises:
         OptionError: an environment variable of the login is missing.
@@ -276,13 +299,9 @@ def reader_options(config: JobConfig, environ: Mapping[str, str]) -> dict[str, s
         "startingOffsets": sink.starting_offsets.lower(),
         "consumerGroup": config.name,
         "failOnDataLoss": str(sink.fail_on_data_loss).lower(),
-        "payloadFormat": config.payload.format,
-        "onDecodeError": config.payload.on_error,
     }
     if sink.max_offsets_per_trigger is not None:
         found["maxOffsetsPerTrigger"] = str(sink.max_offsets_per_trigger)
-    if sink.payload.schema is not None:
-        found["payloadSchema"] = sink.payload.schema
     return found
 
 

@@ -61,9 +61,18 @@ class Messages:
     def headers(self) -> list[dict[str, Value]]:
         """User headers. A key that is not text is named "kind:hex"; see `read_headers`."""
         raw = memoryview(self.columns.headers)
-        ends = np.frombuffer(self.columns.header_offsets, dtype=np.int32).tolist()
-        spans = itertools.pairwise(ends)
+        spans = itertools.pairwise(self._header_ends)
         return [read_headers(raw[at:end]) if end > at else {} for at, end in spans]
+
+    def raw_headers(self, row: int) -> bytes:
+        """User headers of one message, encoded as on the wire."""
+        at, end = self._header_ends[row : row + 2]
+        return bytes(memoryview(self.columns.headers)[at:end])
+
+    @cached_property
+    def _header_ends(self) -> list[int]:
+        ends: list[int] = np.frombuffer(self.columns.header_offsets, dtype=np.int32).tolist()
+        return ends
 
 
 def read_headers(block: memoryview) -> dict[str, Value]:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
 from iggy_spark.offsets import Offsets
 from iggy_spark.sinks.base import Written
 
+COUNTS = ("rows", "rejected", "dead", "filtered", "skipped", "lost", "retries", "size_bytes")
 BATCHES_WAITING_MAX = 64  # results of batches whose progress event has not come; the oldest go
 
 
@@ -81,7 +82,7 @@ class ProgressListener(StreamingQueryListener):
 
     def batch_written(self, batch: int, results: Iterable[Written]) -> None:
         """Remember what a batch did until Spark says that it is done."""
-        counts = dict.fromkeys(("rows", "rejected", "skipped", "lost", "size_bytes"), 0)
+        counts = dict.fromkeys(COUNTS, 0)
         for result in results:
             for name in counts:
                 counts[name] += getattr(result, name)

@@ -7,7 +7,7 @@ task yields is one line that says what it did. Spark plans, retries and keeps th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -15,12 +15,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from iggy_spark import driver_mark, no_pandas, readers
+from iggy_spark.dead_letters import DeadLetters
+from iggy_spark.errors import BadPayload
 from iggy_spark.fetch import RangeFetch
 from iggy_spark.job_config import JobConfig
+from iggy_spark.limits import BadLimits, bad_limits
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.options import ReadOptions
+from iggy_spark.retry import Retry
 from iggy_spark.sinks import registry
-from iggy_spark.sinks.base import Sink, Spans, Written, still_ours, without
+from iggy_spark.sinks.base import Portion, Refusal, Sink, Spans, Written, still_ours, without
 from iggy_spark.sinks.rows import portions
 
 no_pandas.settle()
@@ -41,15 +45,82 @@ class SinkReader(readers.IggyStreamReader):
         if not isinstance(partition, readers.RangePartition):
             return
         config = msgspec.json.decode(self._job, type=JobConfig)
-        sink = registry.build(config, show=lambda line: None)
+        # The payload with its transforms is declared in the job's file, not in the options.
+        options = replace(self._options, payload=config.payload)
         spans = json.loads(self._covered).get(str(partition.wanted.partition), [])
         covered = tuple((first, end) for first, end in spans)
+        retry = Retry(config.retry_policy)
+        sink = registry.build(config, show=lambda line: None, retry=retry)
         with driver_mark.of(config).writing(self._mark) as confirm:
-            written = write_range(
-                self._options, partition.wanted, sink=sink, covered=covered, confirm=confirm
+            work = TaskWork(
+                DeadLetters.of(config, options), limits=bad_limits(config), confirm=confirm
             )
-        line = json.dumps(written.to_json())
+            written = write_range(options, partition.wanted, sink=sink, covered=covered, work=work)
+        line = json.dumps(replace(written, retries=retry.count).to_json())
         yield pa.RecordBatch.from_arrays([pa.array([line])], schema=RESULT_SCHEMA)
+
+
+class TaskWork:
+    """What a task keeps beside its sink: counts, and the messages that are set aside."""
+
+    def __init__(
+        self,
+        letters: DeadLetters | None = None,
+        *,
+        limits: BadLimits | None = None,
+        confirm: Callable[[], None] = still_ours,
+    ) -> None:
+        """Without `letters` refused messages are for the sink to keep, and `refuse` stops the task;
+        without `limits` any number is allowed.
+        """
+        self._letters, self._limits, self._confirm = letters, limits, confirm
+        self.seen = 0
+        self.rejected = 0
+        self.dead = 0
+        self.filtered = 0
+
+    def passing(self, found: Iterable[Portion]) -> Iterator[Portion]:
+        """The portions, without the refused messages that go to the dead letters."""
+        for portion in found:
+            self.seen += portion.messages.count
+            self.filtered += portion.filtered
+            self._count(portion.refusals)
+            if self._letters is not None and portion.refusals:
+                self._letters.add(portion.messages, portion.refusals)
+                self.dead += len(portion.refusals)
+                yield replace(portion, refusals=())
+            else:
+                yield portion
+
+    def refuse(self, portion: Portion, refusals: Sequence[Refusal]) -> None:
+        """See `base.Task`."""
+        if not refusals:
+            return
+        if self._letters is None:
+            known, bad = portion.messages, refusals[0]
+            raise BadPayload(
+                f"{known.stream}/{known.topic} partition {known.partition} offset {bad.offset}: "
+                f"the target refuses the message: {bad.message} ({bad.kind}); correct what is "
+                "sent, or set such messages aside with errors.tolerance: Data"
+            )
+        self._count(refusals)
+        self._letters.add(portion.messages, refusals)
+        self.dead += len(refusals)
+
+    def confirm(self) -> None:
+        """See `base.Task`. Dead letters come first: after the target's own commit a repeated batch
+        would skip these messages and never look at them again.
+        """
+        if self._limits is not None:
+            self._limits.check(self.rejected, self.seen)
+        if self._letters is not None:
+            self._letters.send()
+        self._confirm()
+
+    def _count(self, refusals: Sequence[Refusal]) -> None:
+        self.rejected += len(refusals)
+        if self._limits is not None:
+            self._limits.check_count(self.rejected)
 
 
 def write_range(
@@ -58,21 +129,28 @@ def write_range(
     *,
     sink: Sink,
     covered: Spans,
-    confirm: Callable[[], None] = still_ours,
+    work: TaskWork | None = None,
 ) -> Written:
-    """Write what the target does not have yet of a range. `confirm` as for `Sink.write_task`."""
+    """Write what the target does not have yet of a range."""
+    work = work or TaskWork()
     total = Written(wanted.partition, wanted.first, wanted.end)
     missing = 0
     for part in without(wanted, covered):
         missing += part.count
         fetch = RangeFetch(options, part)
-        done = sink.write_task(part, portions(options, fetch, part.partition), confirm)
+        done = sink.write_task(part, work.passing(portions(options, fetch)), work)
         total = replace(
             total,
             rows=total.rows + done.rows,
-            rejected=total.rejected + done.rejected,
             lost=total.lost + fetch.lost,
             size_bytes=total.size_bytes + done.size_bytes,
             preview=total.preview + done.preview,
+            details=total.details + done.details,
         )
-    return replace(total, skipped=wanted.count - missing)
+    return replace(
+        total,
+        skipped=wanted.count - missing,
+        rejected=work.rejected,
+        dead=work.dead,
+        filtered=work.filtered,
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from files_cases import INCARNATION, offsets_of, portions, sink, wanted
+from files_cases import INCARNATION, PlayedTask, offsets_of, portions, sink, wanted
 from iggy_spark import s3
 from iggy_spark.errors import Fenced, SinkError
 from iggy_spark.offsets import OffsetRange
@@ -71,7 +71,9 @@ def killed_at(number: int, work: Callable[[], object]) -> bool:
 
 def write(target: FilesSink, *spans: OffsetRange) -> Callable[[], object]:
     """The work of a task, for each range."""
-    return lambda: [target.write_task(span, portions(span)) for span in spans or (SPAN,)]
+    return lambda: [
+        target.write_task(span, portions(span), PlayedTask()) for span in spans or (SPAN,)
+    ]
 
 
 def write_missing(target: FilesSink) -> None:
@@ -79,7 +81,7 @@ def write_missing(target: FilesSink) -> None:
     covered = target.prepare(INCARNATION)
     assert covered in ({}, WHOLE)
     for part in without(SPAN, covered.get(0, ())):
-        target.write_task(part, portions(part))
+        target.write_task(part, portions(part), PlayedTask())
 
 
 @pytest.mark.parametrize("columns", [(), ("month",)], ids=["one-file", "folders"])
@@ -158,7 +160,7 @@ def test_a_task_that_may_not_write_any_more_leaves_nothing(bucket: BucketLake) -
         raise Fenced("another run has taken over")
 
     with pytest.raises(Fenced):
-        sink(bucket, "month").write_task(SPAN, portions(SPAN), confirm)
+        sink(bucket, "month").write_task(SPAN, portions(SPAN), PlayedTask(confirm=confirm))
 
     assert bucket.files() == bucket.left() == []
 
@@ -168,7 +170,7 @@ def test_a_repeated_task_finds_what_its_first_attempt_noted(bucket: BucketLake) 
     assert killed_at(10, write(target))
     assert len(bucket.left()) > 1
 
-    sink(bucket, "month").write_task(SPAN, portions(SPAN))
+    sink(bucket, "month").write_task(SPAN, portions(SPAN), PlayedTask())
 
     assert offsets_of(bucket) == list(range(10))
     assert bucket.left() == []

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from files_cases import FIELDS, INCARNATION, MONTHS, offsets_of, portions, sink, wanted
+from files_cases import FIELDS, INCARNATION, MONTHS, PlayedTask, offsets_of, portions, sink, wanted
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.sinks import file_names, parquet
@@ -17,7 +17,7 @@ from lakes import FolderLake, Lake, table_of
 
 
 def test_a_range_is_one_file_named_by_its_position(lake: Lake) -> None:
-    written = sink(lake).write_task(wanted(0, 10), portions(wanted(0, 10)))
+    written = sink(lake).write_task(wanted(0, 10), portions(wanted(0, 10)), PlayedTask())
 
     name = f"{INCARNATION}-p00000-00000000000000000000-00000000000000000009.parquet"
     assert lake.files() == [name]
@@ -32,7 +32,7 @@ def test_a_range_is_one_file_named_by_its_position(lake: Lake) -> None:
 def test_a_range_over_several_values_is_one_file_of_the_same_name_in_each_folder(
     lake: Lake,
 ) -> None:
-    sink(lake, "month").write_task(wanted(0, 10), portions(wanted(0, 10)))
+    sink(lake, "month").write_task(wanted(0, 10), portions(wanted(0, 10)), PlayedTask())
 
     name = str(file_names.of_range(wanted(0, 10)))
     folders = ["month=1", "month=12", "month=2", "month=__HIVE_DEFAULT_PARTITION__"]
@@ -48,7 +48,7 @@ def test_a_range_over_several_values_is_one_file_of_the_same_name_in_each_folder
 
 def test_writing_a_range_again_changes_nothing(lake: Lake) -> None:
     for size in (3, 4):
-        sink(lake, "month").write_task(wanted(0, 10), portions(wanted(0, 10), size))
+        sink(lake, "month").write_task(wanted(0, 10), portions(wanted(0, 10), size), PlayedTask())
 
     assert offsets_of(lake) == list(range(10))
 
@@ -56,9 +56,9 @@ def test_writing_a_range_again_changes_nothing(lake: Lake) -> None:
 def test_what_is_there_is_read_from_the_names(lake: Lake) -> None:
     target = sink(lake, "month")
     for span in (wanted(0, 10), wanted(10, 12), wanted(20, 30), wanted(5, 9, partition=3)):
-        target.write_task(span, portions(span))
+        target.write_task(span, portions(span), PlayedTask())
     other = OffsetRange("7-1", 0, 0, 99)
-    target.write_task(other, portions(other))
+    target.write_task(other, portions(other), PlayedTask())
 
     covered = sink(lake, "month").prepare(INCARNATION)
 
@@ -88,9 +88,9 @@ def test_a_crash_between_renames_is_completed_at_the_next_start(
         patched.setattr("os.replace", replace)
         if survived < 4:
             with pytest.raises(Killed):
-                target.write_task(wanted(0, 10), portions(wanted(0, 10)))
+                target.write_task(wanted(0, 10), portions(wanted(0, 10)), PlayedTask())
         else:
-            target.write_task(wanted(0, 10), portions(wanted(0, 10)))
+            target.write_task(wanted(0, 10), portions(wanted(0, 10)), PlayedTask())
     assert len(FolderLake(tmp_path).files()) == survived
 
     covered = sink(FolderLake(tmp_path), "month").prepare(INCARNATION)
@@ -106,7 +106,7 @@ def test_a_crash_before_the_journal_leaves_nothing(tmp_path: Path) -> None:
         raise Killed
 
     with pytest.raises(Killed):
-        sink(FolderLake(tmp_path), "month").write_task(wanted(0, 10), dies())
+        sink(FolderLake(tmp_path), "month").write_task(wanted(0, 10), dies(), PlayedTask())
     (tmp_path / "_iggy" / "temporary" / "left").mkdir()
     (tmp_path / "_iggy" / "journal" / "x.unfinished").write_text("[")
 
@@ -116,7 +116,7 @@ def test_a_crash_before_the_journal_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_files_that_a_user_removed_are_not_missed(lake: Lake) -> None:
-    sink(lake, "month").write_task(wanted(0, 10), portions(wanted(0, 10)))
+    sink(lake, "month").write_task(wanted(0, 10), portions(wanted(0, 10)), PlayedTask())
     lake.remove(next(name for name in lake.files() if name.startswith("month=1/")))
 
     assert sink(lake, "month").prepare(INCARNATION) == {0: ((0, 10),)}
@@ -134,15 +134,15 @@ def test_a_promise_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
 
 def test_rejected_messages_lie_beside_the_data_and_count_as_done(lake: Lake) -> None:
     span = wanted(0, 10)
-    written = sink(lake, "month").write_task(span, portions(span, rejected=(2, 7)))
+    written = sink(lake, "month").write_task(span, portions(span, rejected=(2, 7)), PlayedTask())
 
-    assert (written.rows, written.rejected) == (8, 2)
+    assert written.rows == 8
     assert offsets_of(lake) == [0, 1, 3, 4, 5, 6, 8, 9]
     rejected = pq.read_table(lake.local() / "_rejected" / str(file_names.of_range(span)))
     assert rejected.column("iggy_offset").to_pylist() == [2, 7]
-    assert rejected.column("payload").to_pylist() == [b"?", b"?"]
+    assert rejected.column("payload").to_pylist() == [b"bad", b"bad"]
     only_rejected = wanted(10, 12)
-    sink(lake).write_task(only_rejected, portions(only_rejected, rejected=(10, 11)))
+    sink(lake).write_task(only_rejected, portions(only_rejected, rejected=(10, 11)), PlayedTask())
     assert sink(lake).prepare(INCARNATION) == {0: ((0, 12),)}
 
 
@@ -150,7 +150,9 @@ def test_day_folders_are_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     __import__("time").tzset()
     try:
-        sink(FolderLake(tmp_path), "iggy_date").write_task(wanted(0, 3), portions(wanted(0, 3)))
+        sink(FolderLake(tmp_path), "iggy_date").write_task(
+            wanted(0, 3), portions(wanted(0, 3)), PlayedTask()
+        )
     finally:
         monkeypatch.undo()
         __import__("time").tzset()
@@ -188,7 +190,7 @@ def test_too_many_folders_are_refused_and_leave_nothing(
     monkeypatch.setattr(parquet, "FOLDERS_MAX", 8)
 
     with pytest.raises(SinkError, match="coarser column"):
-        sink(lake, "carrier").write_task(wanted(0, 20), portions(wanted(0, 20)))
+        sink(lake, "carrier").write_task(wanted(0, 20), portions(wanted(0, 20)), PlayedTask())
 
     assert lake.files() == []
     assert lake.left() == []

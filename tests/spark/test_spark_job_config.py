@@ -10,6 +10,8 @@ import pytest
 from iggy_spark import job_config, options
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.errors import Fenced, OptionError, TopicRecreated
+from iggy_spark.offsets import EARLIEST
+from iggy_spark.retry import Policy
 
 JOB: dict[str, Any] = {
     "name": "lake",
@@ -55,8 +57,8 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
     found = options.parse(job_config.reader_options(config, LOGIN), mode="stream")
 
     assert (found.stream, found.topic, found.consumer_group) == ("flights", "departures", "lake")
-    assert found.starting_offsets == "earliest"
-    assert [item.name for item in found.payload.fields] == ["month", "carrier"]
+    assert found.starting.everywhere == EARLIEST
+    assert [item.name for item in config.payload.fields] == ["month", "carrier"]
     assert config.available_now
     assert config.interval_ms == 2000
 
@@ -69,7 +71,9 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
         ({"checkpoint": "relative"}, "checkpoint: 'relative' must be an absolute path"),
         ({"sink__files__path": "lake"}, r"sink\.files\.path: 'lake' must be an absolute path"),
         ({"sink__files__format": "Csv"}, r"sink\.files\.format: Csv is not in this version"),
-        ({"sink__type": "Jdbc"}, r"sink\.type: Jdbc is not in this version"),
+        ({"sink__type": "Fles"}, r"sink\.type: Fles is none of Files, Iceberg"),
+        ({"sink__type": "Jdbc"}, r"sink\.files: goes with type Files"),
+        ({"sink__jdbc": {"url": "jdbc:postgresql://h/d", "table": "t"}}, r"goes with type Jdbc"),
         ({"sink__type": "Console"}, r"sink\.files: goes with type Files"),
         ({"sink__files": None}, r"sink\.files: goes with type Files"),
         ({"sink__payload__format": "Avro"}, r"sink\.payload\.format: 'Avro' is not a format"),
@@ -80,7 +84,9 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
         ({"sink__payload__schema": "month NUMBER"}, r"sink\.payload\.schema: field 'month'"),
         ({"sink__payload__schema": "iggy_offset INT"}, r"names that start with iggy_ are ours"),
         ({"sink__transforms": [{"delete_fields": {}}]}, r"sink\.transforms: not in this version"),
-        ({"sink__errors__deadLetter": {"topic": "x"}}, r"sink\.errors\.deadLetter: not in this"),
+        ({"sink__errors__deadLetter": {"topic": "x"}}, r"deadLetter: goes with tolerance: Data"),
+        ({"sink__errors__deadLetter": {"topik": "x"}}, r"unknown field `topik`|missing required"),
+        ({"sink__errors__retry": {"maxDelay": "soon"}}, r"sink\.errors\.retry\.maxDelay='soon'"),
         ({"sink__trigger__interval": "soon"}, r"sink\.trigger\.interval='soon'"),
         ({"sink__maxOffsetsPerTrigger": 0}, r"maxOffsetsPerTrigger"),
     ],
@@ -152,3 +158,19 @@ def test_a_recreated_topic_is_noticed_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(TopicRecreated, match=r"onTopicRecreated to Restart"):
         checkpoint.check_incarnation("1-200", restart=False)
     checkpoint.close()
+
+
+def test_bad_messages_need_a_place(tmp_path: Path) -> None:
+    tolerant = {"sink__errors": {"tolerance": "Data"}}
+
+    with pytest.raises(OptionError, match=r"needs errors\.deadLetter, the topic for bad messages"):
+        load(tmp_path, job(**tolerant, sink__type="Console", sink__files=None))
+    load(tmp_path, job(**tolerant))
+    load(tmp_path, job(sink__errors={"tolerance": "Data", "deadLetter": {"topic": "dead"}}))
+
+
+def test_how_long_a_target_is_tried_again(tmp_path: Path) -> None:
+    given = {"timeout": "1m", "initialDelay": "100ms", "maxDelay": "2s"}
+
+    assert load(tmp_path, job()).retry_policy == Policy(600.0, 0.5, 30.0)
+    assert load(tmp_path, job(sink__errors__retry=given)).retry_policy == Policy(60.0, 0.1, 2.0)

@@ -2,68 +2,48 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import json
 from collections.abc import Iterator
 
-import pyarrow as pa
-
-from iggy_spark import schema
+import sink_cases
+from iggy_spark import blocks
 from iggy_spark.offsets import OffsetRange
-from iggy_spark.payload import Payload
 from iggy_spark.sinks.base import Portion
-from iggy_spark.sinks.files import FilesSettings, FilesSink
-from iggy_spark.sinks.rows import REJECTED_SCHEMA, table_fields
-from lakes import Lake, table_of
+from iggy_spark.sinks.files import FilesSink
+from iggy_spark.sinks.rows import table_fields
+from lakes import Lake, block_of, table_of
+from sink_cases import INCARNATION, PlayedTask, declare, wanted
 
-INCARNATION = "7-1795812995756186"
-FIELDS = table_fields(
-    Payload("json", fields=schema.parse("month INT, carrier STRING, delay INT", name="x"))
-)
-FORM = pa.schema([schema.arrow_field(item) for item in FIELDS])
-NOW = dt.datetime(2026, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC)
+__all__ = ["FIELDS", "INCARNATION", "PlayedTask", "offsets_of", "portions", "sink", "wanted"]
+
+SCHEMA = "month INT, carrier STRING, delay INT"
+FIELDS = table_fields(declare(text=SCHEMA))
 MONTHS = [1, 2, 1, None, 12]
 
 
 def sink(lake: Lake, *partition_by: str) -> FilesSink:
-    made = FilesSink(FilesSettings(lake.path, FIELDS, partition_by, lake.connection))
+    made = FilesSink(
+        blocks.Files(lake.path, partition_by=list(partition_by), s3=block_of(lake.connection)),
+        FIELDS,
+    )
     made.check()
     return made
 
 
-def wanted(first: int, end: int, partition: int = 0) -> OffsetRange:
-    return OffsetRange(INCARNATION, partition, first, end)
+def document(n: int) -> bytes:
+    return json.dumps(
+        {"month": MONTHS[n % 5], "carrier": f"c{n}", "delay": None if n % 2 else n}
+    ).encode()
 
 
 def portions(span: OffsetRange, size: int = 3, rejected: tuple[int, ...] = ()) -> Iterator[Portion]:
-    for at in range(span.first, span.end, size):
-        numbers = range(at, min(at + size, span.end))
-        rows = [
-            {
-                "month": MONTHS[n % 5],
-                "carrier": f"c{n}",
-                "delay": None if n % 2 else n,
-                "iggy_partition_id": span.partition,
-                "iggy_offset": n,
-                "iggy_timestamp": NOW,
-            }
-            for n in numbers
-            if n not in rejected
-        ]
-        bad = [
-            {
-                "payload": b"?",
-                "error_class": "MalformedJson",
-                "error": "no",
-                "iggy_partition_id": span.partition,
-                "iggy_offset": n,
-                "iggy_timestamp": NOW,
-            }
-            for n in numbers
-            if n in rejected
-        ]
-        yield Portion(
-            pa.RecordBatch.from_pylist(rows, FORM), pa.RecordBatch.from_pylist(bad, REJECTED_SCHEMA)
-        )
+    return sink_cases.portions(
+        span,
+        payload=declare(text=SCHEMA, keep=bool(rejected)),
+        made=document,
+        bad=rejected,
+        size=size,
+    )
 
 
 def offsets_of(lake: Lake) -> list[int]:

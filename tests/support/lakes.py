@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from iggy_spark import s3
+from iggy_spark import blocks, s3
 from object_store import ObjectStore
 
 _numbers = itertools.count()
@@ -30,6 +31,13 @@ def store_block(connection: s3.Connection) -> dict[str, Any]:
         "pathStyle": connection.path_style,
         "credentialsPath": connection.credentials_path,
     }
+
+
+def block_of(connection: s3.Connection) -> blocks.S3:
+    """The same, read."""
+    return (
+        msgspec.convert(store_block(connection), blocks.S3) if connection.endpoint else blocks.S3()
+    )
 
 
 class Lake(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from iggy_spark.offsets import OffsetRange
-from iggy_spark.sinks.base import Portion, Spans, Written
+from iggy_spark.sinks.base import Portion, Spans, Task, Written
 
 ROWS_SHOWN_MAX = 20  # of one batch
 LINE_CHARACTERS_MAX = 1000
@@ -18,6 +18,9 @@ LINE_CHARACTERS_MAX = 1000
 
 class ConsoleSink:
     """Shows rows through `show`, which only the driver has."""
+
+    exactly_once = False
+    keeps_place = False
 
     def __init__(self, show: Callable[[str], None]) -> None:
         """`show` takes one line."""
@@ -30,19 +33,23 @@ class ConsoleSink:
         """A console keeps nothing."""
         return {}
 
-    def write_task(
-        self, wanted: OffsetRange, portions: Iterable[Portion], confirm: Callable[[], None]
-    ) -> Written:
+    def write_task(self, wanted: OffsetRange, portions: Iterable[Portion], task: Task) -> Written:
         """Count all rows and keep the first as lines."""
         lines: list[str] = []
-        counts = {"rows": 0, "rejected": 0, "size_bytes": 0}
+        rows = size_bytes = 0
         for portion in portions:
-            counts["rows"] += portion.rows.num_rows
-            counts["rejected"] += portion.rejected.num_rows
-            counts["size_bytes"] += portion.rows.nbytes
-            for rows in (portion.rows, portion.rejected):
-                lines += _lines(rows, ROWS_SHOWN_MAX - len(lines))
-        return Written(wanted.partition, wanted.first, wanted.end, preview=tuple(lines), **counts)
+            rows += portion.rows.num_rows
+            size_bytes += portion.rows.nbytes
+            lines += _lines(portion.rows, ROWS_SHOWN_MAX - len(lines))
+        task.confirm()
+        return Written(
+            wanted.partition,
+            wanted.first,
+            wanted.end,
+            rows=rows,
+            size_bytes=size_bytes,
+            preview=tuple(lines),
+        )
 
     def commit(self, results: Sequence[Written]) -> None:
         """Show the first rows of the batch, partition by partition."""

@@ -17,33 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from iggy_spark import s3, schema
+from iggy_spark import blocks, s3, schema
 from iggy_spark.errors import SinkError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.sinks import file_names
-from iggy_spark.sinks.base import Portion, Spans, Written, merge, still_ours
+from iggy_spark.sinks.base import Portion, Spans, Task, Written, merge
 from iggy_spark.sinks.bucket import BucketPlace
 from iggy_spark.sinks.folder import FolderPlace
-from iggy_spark.sinks.parquet import RangeWriter, TemporaryFile
+from iggy_spark.sinks.parquet import RangeWriter, TemporaryFile, check_partition_by
+from iggy_spark.sinks.rows import rejected
 
 REJECTED: Final = "_rejected"
-
-
-@dataclass(frozen=True, slots=True)
-class FilesSettings:
-    """Where and how: an absolute folder or an address, the table's columns, and which of them name
-    folders.
-    """
-
-    path: str
-    fields: tuple[schema.Field, ...]
-    partition_by: tuple[str, ...]
-    store: s3.Connection = field(default_factory=s3.Connection)
-    """How the store of an address is reached."""
 
 
 class Place(Protocol):
@@ -74,11 +61,20 @@ class Place(Protocol):
 class FilesSink:
     """Writes ranges as Parquet files below one folder or address."""
 
-    def __init__(self, settings: FilesSettings) -> None:
-        """Touches nothing yet."""
+    exactly_once = True
+    keeps_place = True
+
+    def __init__(self, settings: blocks.Files, fields: Sequence[schema.Field]) -> None:
+        """`fields` are the table's columns. Touches nothing yet.
+
+        Raises:
+            OptionError: a column of `partitionBy` cannot name folders.
+        """
+        check_partition_by(fields, settings.partition_by)
         self._settings = settings
+        self._fields = fields
         self._place: Place = (
-            BucketPlace(settings.path, settings.store)
+            BucketPlace(settings.path, settings.s3.connection())
             if s3.is_address(settings.path)
             else FolderPlace(Path(settings.path))
         )
@@ -107,12 +103,7 @@ class FilesSink:
             raise self._failed("cannot be put in order", error) from error
         return {partition: merge(found) for partition, found in sorted(spans.items())}
 
-    def write_task(
-        self,
-        wanted: OffsetRange,
-        portions: Iterable[Portion],
-        confirm: Callable[[], None] = still_ours,
-    ) -> Written:
+    def write_task(self, wanted: OffsetRange, portions: Iterable[Portion], task: Task) -> Written:
         """Write the range where nobody looks, then make it appear.
 
         Raises:
@@ -125,7 +116,7 @@ class FilesSink:
             # From here on the files stay until they are in place, whatever happens: a note may
             # already promise them.
             places = {file.path.name: f"{file.folder}/{name}" for file in files}
-            self._place.publish(attempt, places, confirm)
+            self._place.publish(attempt, places, task.confirm)
         except (OSError, s3.StoreError) as error:
             raise self._failed("cannot be written", error) from error
         return Written(
@@ -133,15 +124,14 @@ class FilesSink:
             wanted.first,
             wanted.end,
             rows=sum(file.rows for file in files if file.folder != REJECTED),
-            rejected=sum(file.rows for file in files if file.folder == REJECTED),
             size_bytes=sum(file.size_bytes for file in files),
         )
 
     def _write(self, attempt: Path, portions: Iterable[Portion]) -> list[TemporaryFile]:
-        with RangeWriter(attempt, self._settings.fields, self._settings.partition_by) as writer:
+        with RangeWriter(attempt, self._fields, self._settings.partition_by) as writer:
             for portion in portions:
                 writer.write(portion.rows)
-                writer.reject(portion.rejected, folder=REJECTED)
+                writer.reject(rejected(portion), folder=REJECTED)
             return writer.finish()
 
     def _failed(self, what: str, error: Exception) -> SinkError:

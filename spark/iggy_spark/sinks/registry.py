@@ -1,4 +1,7 @@
-"""Sink type → class. The one place that knows all sinks."""
+"""Sink type -> class. The one place that knows all sinks.
+
+Their modules are imported when they are asked for: each may need a library that others do without.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,44 @@ from collections.abc import Callable
 from typing import Any
 
 from iggy_spark.errors import OptionError
-from iggy_spark.job_config import JobConfig
-from iggy_spark.sinks import parquet
+from iggy_spark.job_config import BLOCKS, JobConfig
+from iggy_spark.retry import Retry
 from iggy_spark.sinks.base import Sink
-from iggy_spark.sinks.console import ConsoleSink
-from iggy_spark.sinks.files import FilesSettings, FilesSink
 from iggy_spark.sinks.rows import table_fields
 
 
-def build(config: JobConfig, *, show: Callable[[str], Any]) -> Sink:
+def build(config: JobConfig, *, show: Callable[[str], Any], retry: Retry) -> Sink:
     """The sink of a job. `show` takes a line for a person; tasks have nobody to show it to.
 
     Raises:
-        OptionError: the sink's settings do not fit each other.
+        OptionError: the sink's settings do not fit each other, or a library is missing.
     """
+    try:
+        sink = _build(config, show, retry)
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            f"sink.type: {config.sink.type} needs the Python package {error.name}: "
+            "pip install 'iggykube[sinks]'"
+        ) from error
+    if config.sink.delivery == "ExactlyOnce" and not sink.exactly_once:
+        raise OptionError(
+            f"sink.delivery: {config.sink.type} with these settings cannot do ExactlyOnce"
+        )
+    return sink
+
+
+def _build(config: JobConfig, show: Callable[[str], Any], retry: Retry) -> Sink:
+    sink = config.sink
     fields = table_fields(config.payload)
-    match config.sink.type:
+    match sink.type:
         case "Files":
-            files = config.sink.files
-            assert files is not None, "checked with the configuration"
-            parquet.check_partition_by(fields, files.partition_by)
-            columns = tuple(files.partition_by)
-            return FilesSink(FilesSettings(files.path, fields, columns, files.s3.connection()))
+            from iggy_spark.sinks.files import FilesSink
+
+            assert sink.files is not None, "checked with the configuration"
+            return FilesSink(sink.files, fields)
         case "Console":
+            from iggy_spark.sinks.console import ConsoleSink
+
             return ConsoleSink(show)
-    raise OptionError(
-        f"sink.type: {config.sink.type} is not in this version, choose Files or Console"
-    )
+    known = ", ".join(BLOCKS)
+    raise OptionError(f"sink.type: {sink.type} is not in this version, choose from {known}")

@@ -15,10 +15,10 @@ import pyarrow as pa
 from iggy_spark import arrow, decode, schema
 from iggy_spark.batches import bad_payload, messages
 from iggy_spark.fetch import RangeFetch
+from iggy_spark.messages import Messages
 from iggy_spark.options import ReadOptions
 from iggy_spark.payload import Payload
-from iggy_spark.sinks.base import Portion
-from iggy_wire.kernel import Columns
+from iggy_spark.sinks.base import Portion, Refusal
 
 METADATA = (
     schema.Field("iggy_partition_id", schema.Scalar("INT", pa.int32()), nullable=False),
@@ -50,28 +50,40 @@ def table_fields(payload: Payload) -> tuple[schema.Field, ...]:
     return (*fields, *METADATA)
 
 
-def portions(options: ReadOptions, fetch: RangeFetch, partition: int) -> Iterator[Portion]:
+def portions(options: ReadOptions, fetch: RangeFetch) -> Iterator[Portion]:
     """Everything that `fetch` brings, decoded by the options.
 
     Raises:
-        BadPayload: a payload does not fit and `onDecodeError` is `fail`.
+        BadPayload: a payload does not fit, and `payload.on_error` is `fail`.
     """
     decoder = decode.build(options.payload)
-    fields = table_fields(options.payload)
-    form = pa.schema([schema.arrow_field(item) for item in fields])
+    form = table_schema(options.payload)
+    partition = fetch.wanted.partition
     for columns in fetch:
         metadata = [
             arrow.metadata_column(name, columns, options=options, partition=partition)
             for name in _SOURCES
         ]
+        known = messages(options, fetch.wanted, columns)
         if decoder is None:
             rows = pa.RecordBatch.from_arrays([arrow.payloads(columns), *metadata], schema=form)
-            yield Portion(rows, none_rejected())
+            yield Portion(rows, known)
             continue
-        result = decoder.decode(arrow.payloads(columns), messages(options, fetch.wanted, columns))
+        result = decoder.decode(arrow.payloads(columns), known)
         if result.rejected and options.payload.on_error == "fail":
             raise bad_payload(options, fetch.wanted, columns, result.rejected[0])
-        yield Portion(_good(result, metadata, form), _rejected(result, columns, metadata))
+        refusals = tuple(_refusal(bad, known) for bad in result.rejected)
+        yield Portion(_good(result, metadata, form), known, refusals, result.filtered)
+
+
+def table_schema(payload: Payload) -> pa.Schema:
+    """`table_fields` as Arrow has them."""
+    return pa.schema([schema.arrow_field(item) for item in table_fields(payload)])
+
+
+def _refusal(bad: decode.Rejected, known: Messages) -> Refusal:
+    offset = known.offsets[bad.row]
+    return Refusal(offset, bad.stage, bad.kind, bad.message, bad.transform)
 
 
 def _good(result: decode.Decoded, metadata: list[pa.Array], form: pa.Schema) -> pa.RecordBatch:
@@ -82,14 +94,21 @@ def _good(result: decode.Decoded, metadata: list[pa.Array], form: pa.Schema) -> 
     return pa.RecordBatch.from_arrays([*payload, *metadata], schema=form)
 
 
-def _rejected(result: decode.Decoded, columns: Columns, metadata: list[pa.Array]) -> pa.RecordBatch:
-    rows = pa.array([bad.row for bad in result.rejected], pa.int64())
+def rejected(portion: Portion) -> pa.RecordBatch:
+    """The refused messages of a portion, with their bytes and the reasons: `REJECTED_SCHEMA`."""
+    if not portion.refusals:
+        return none_rejected()
+    known = portion.messages
+    row_of = {offset: row for row, offset in enumerate(known.offsets)}
+    rows = [row_of[bad.offset] for bad in portion.refusals]
     return pa.RecordBatch.from_arrays(
         [
-            arrow.payloads(columns).take(rows),
-            pa.array([bad.kind for bad in result.rejected], pa.string()),
-            pa.array([bad.message for bad in result.rejected], pa.string()),
-            *(column.take(rows) for column in metadata),
+            arrow.payloads(known.columns).take(pa.array(rows, pa.int64())),
+            pa.array([bad.kind for bad in portion.refusals], pa.string()),
+            pa.array([bad.message for bad in portion.refusals], pa.string()),
+            pa.array([known.partition] * len(rows), pa.int32()),
+            pa.array([bad.offset for bad in portion.refusals], pa.int64()),
+            pa.array([known.timestamps_us[row] for row in rows], arrow.TIMESTAMP),
         ],
         schema=REJECTED_SCHEMA,
     )

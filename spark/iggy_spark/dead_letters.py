@@ -1,0 +1,153 @@
+"""Dead letters: messages that cannot be written, kept byte for byte in a topic of their own.
+
+A dead letter is the message itself with its own headers, and headers `iggy.dlq.…` that say where it
+was and what is wrong with it. Its id is a hash of sink and place: a batch that is repeated sends
+the same letter again, and whoever reads it knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from iggy_spark import arrow
+from iggy_spark.connections import Reach
+from iggy_spark.encode import Outgoing
+from iggy_spark.job_config import JobConfig
+from iggy_spark.messages import ID_BYTES, Messages
+from iggy_spark.sending import Sender
+from iggy_spark.sinks.base import Refusal
+from iggy_wire.kernel_types import HEADERS_BYTES_MAX
+from iggy_wire.options import Option, Value, ValueKind, options_bytes
+
+PREFIX: Final = "iggy.dlq."
+VALUE_BYTES_MAX: Final = 255  # of a header; Iggy protocol 0.11
+PARTITIONS: Final = 1  # of a topic that is made for dead letters
+EXPIRY_US: Final = 30 * 24 * 3600 * 1_000_000  # and how long it keeps them
+HELD_MAX: Final = 10_000  # letters of a task that wait for the others; then they are sent
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message and what is wrong with it."""
+
+    payload: bytes
+    id: bytes
+    headers: bytes
+
+
+class DeadLetters:
+    """Collects letters and sends them to a topic."""
+
+    def __init__(self, reach: Reach, *, stream: str, topic: str, sink: str) -> None:
+        """`sink` is the sink's name. Connects when the first letters are sent."""
+        self._sender = Sender(reach)
+        self._stream, self._topic, self._sink = stream, topic, sink
+        self._held: list[Letter] = []
+
+    @classmethod
+    def of(cls, config: JobConfig, reach: Reach) -> DeadLetters | None:
+        """Where bad messages of a job go; None if its settings name no place."""
+        block = config.sink.errors.dead_letter
+        if block is None:
+            return None
+        return cls(reach, stream=block.stream or config.stream, topic=block.topic, sink=config.name)
+
+    def make_topic(self) -> None:
+        """Make the topic if it is missing.
+
+        Raises:
+            BrokerRefused: it is missing, and this user may not make it.
+        """
+        options = {"message_expiry": EXPIRY_US}
+        self._sender.ensure_topic(self._stream, self._topic, PARTITIONS, options)
+
+    def add(self, messages: Messages, refusals: Sequence[Refusal], *, attempt: int = 1) -> None:
+        """Take letters of some messages; they are sent later, or now if there are many."""
+        self._held += letters(messages, refusals, sink=self._sink, attempt=attempt)
+        if len(self._held) >= HELD_MAX:
+            self.send()
+
+    def send(self) -> None:
+        """Send what was collected. All of it is acknowledged when this returns.
+
+        Raises:
+            BrokerRefused: the topic is missing, or this user may not send to it.
+            BrokerUnavailable: the broker is away.
+        """
+        if not self._held:
+            return
+        outgoing = Outgoing.of(
+            pa.array([letter.payload for letter in self._held], pa.large_binary()),
+            ids=pa.array([letter.id for letter in self._held], pa.large_binary()),
+            headers=pa.array([letter.headers for letter in self._held], pa.large_binary()),
+        )
+        self._sender.send(self._stream, self._topic, outgoing)
+        self._held = []
+
+
+def letters(
+    messages: Messages, refusals: Sequence[Refusal], *, sink: str, attempt: int
+) -> Iterator[Letter]:
+    """The letters of refused messages."""
+    if not refusals:
+        return
+    row_of = {offset: row for row, offset in enumerate(messages.offsets)}
+    rows = [row_of[bad.offset] for bad in refusals]
+    payloads = arrow.payloads(messages.columns).take(pa.array(rows, pa.int64())).to_pylist()
+    for row, bad, payload in zip(rows, refusals, payloads, strict=True):
+        yield Letter(
+            payload,
+            letter_id(sink, messages, bad.offset),
+            _headers(messages.raw_headers(row), _context(messages, row, bad, sink, attempt)),
+        )
+
+
+def letter_id(sink: str, messages: Messages, offset: int) -> bytes:
+    """The same for one message of one sink, whenever it is set aside."""
+    place = f"{sink}\n{messages.incarnation}\n{messages.partition}\n{offset}"
+    return hashlib.blake2b(place.encode(), digest_size=ID_BYTES).digest()
+
+
+def _context(
+    messages: Messages, row: int, bad: Refusal, sink: str, attempt: int
+) -> dict[str, Value]:
+    found: dict[str, Value] = {
+        "stream": messages.stream,
+        "topic": messages.topic,
+        "partition": messages.partition,
+        "offset": bad.offset,
+        "timestamp": messages.timestamps_us[row],
+        "id": messages.ids[row],
+        "incarnation": messages.incarnation,
+        "sink": sink,
+        "stage": bad.stage,
+        "error_class": bad.kind,
+        "error": bad.message,
+        "attempt": attempt,
+    }
+    if bad.transform is not None:
+        found["transform_index"] = bad.transform
+    return found
+
+
+def _headers(own: bytes, context: dict[str, Value]) -> bytes:
+    """The message's own headers, then ours. Own ones that leave no room are left out, and said."""
+    ours = options_bytes(tuple(_option(name, value) for name, value in context.items()))
+    if len(own) + len(ours) <= HEADERS_BYTES_MAX:
+        return own + ours
+    return ours + options_bytes((_option("headers_left_out", True),))
+
+
+def _option(name: str, value: Value) -> Option:
+    if isinstance(value, bool):
+        return Option.of(PREFIX + name, value, ValueKind.BOOL)
+    if isinstance(value, int):
+        return Option.of(PREFIX + name, value, ValueKind.UINT64)
+    # An empty value is none to the protocol; a long one is cut between two characters.
+    text = str(value).encode()[:VALUE_BYTES_MAX].decode(errors="ignore") or "-"
+    return Option.of(PREFIX + name, text)
