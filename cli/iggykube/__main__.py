@@ -9,9 +9,8 @@ from typing import Final, NoReturn
 
 import click
 
-from iggy_operator.documents import DocumentErrors
 from iggykube.commands import cli
-from iggykube.errors import CommandError
+from iggykube.errors import CommandError, FileProblems
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -33,7 +32,7 @@ def run(arguments: list[str]) -> int:
         return _refuse(error)
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
-    except (CommandError, DocumentErrors, OSError) as error:
+    except (CommandError, OSError) as error:
         return _explain(error)
     return 0
 
@@ -50,14 +49,14 @@ def _refuse(error: click.ClickException) -> int:
     return _fail(text, error.exit_code)
 
 
-def _explain(error: CommandError | DocumentErrors | OSError) -> int:
+def _explain(error: CommandError | OSError) -> int:
     """A failure that the user can do something about."""
+    if isinstance(error, FileProblems):
+        for line in error.lines:
+            click.echo(line, err=True)
+        return error.exit_code
     if isinstance(error, CommandError):
         return _fail(str(error), error.exit_code)
-    if isinstance(error, DocumentErrors):
-        for problem in error.problems:
-            click.echo(str(problem), err=True)
-        return EXIT_FAILED
     if isinstance(error, BrokenPipeError):
         # Whoever read our output is gone. What Python would still write at exit goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

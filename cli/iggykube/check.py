@@ -7,12 +7,13 @@ import msgspec
 
 from iggy_operator.documents import Document, DocumentErrors, FileProblem
 from iggy_operator.resources import load
+from iggykube.documents import file_problems
 from iggykube.errors import LocalError
 from iggykube.local.plan import reference_problems
 from iggykube.options import files_option, output_option
 
 
-@click.command(short_help="Check files, start nothing.")
+@click.command()
 @files_option
 @output_option
 def check(files: tuple[Path, ...], output: str) -> None:
@@ -27,7 +28,8 @@ def check(files: tuple[Path, ...], output: str) -> None:
     except DocumentErrors as error:
         if output == "json":
             _show(Findings(problems=[_problem(item) for item in error.problems]))
-        raise
+        with file_problems():
+            raise
     notes = [f"{problem} (it may exist elsewhere)" for problem in reference_problems(resources)]
     notes += [f"left alone: {skipped}" for skipped in resources.skipped]
     if output == "json":

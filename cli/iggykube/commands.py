@@ -1,18 +1,59 @@
-"""The program's commands, each from the module that holds it."""
+"""The program's commands. A module is imported when its command is used: help comes at once."""
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Final
 
 import click
 
 from iggy_broker import __version__
-from iggykube.check import check
-from iggykube.completion import completion
-from iggykube.consume import consume
-from iggykube.produce import produce
-from iggykube.sink_commands import sink
-from iggykube.status import status
-from iggykube.up import down, up
+
+# By command: where it is, under its own name, and what the list of commands says of it.
+COMMANDS: Final = {
+    "check": ("iggykube.check", "Check files, start nothing."),
+    "completion": ("iggykube.completion", "Print the script that makes a shell complete commands."),
+    "consume": ("iggykube.consume", "Show messages."),
+    "down": ("iggykube.up", "Stop the instance that runs in a data directory."),
+    "produce": ("iggykube.produce", "Send lines or files as messages."),
+    "sink": ("iggykube.sink_commands", "Look at the sinks of a running instance."),
+    "status": ("iggykube.status", "Show the instance that runs in a data directory."),
+    "up": ("iggykube.up", "Run resources on this machine."),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class LazyGroup(click.Group):
+    """A group whose commands stand in `COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of these arguments; the nearest one is named if there is none."""
+        name = args[0]
+        if name in COMMANDS or ctx.resilient_parsing or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(COMMANDS))}"
+        raise click.UsageError(f"no such command '{name}', {hint}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List them without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in sorted(COMMANDS.items())])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="iggykube")
 def cli() -> None:
     """Event streams from the same YAML on a laptop and on Kubernetes.
@@ -25,7 +66,3 @@ def cli() -> None:
     iggykube down                  stop it
     iggykube check -f topic.yaml   only check the file
     """
-
-
-for _command in (up, down, status, sink, produce, consume, check, completion):
-    cli.add_command(_command)

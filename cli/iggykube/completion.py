@@ -21,7 +21,7 @@ ASK_S_MAX: Final = 1.0
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
-@click.command(short_help="Print the script that makes a shell complete commands.")
+@click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the script for SHELL.

@@ -37,7 +37,7 @@ class Wish(msgspec.Struct, frozen=True):
     form: sheet.Format
 
 
-@click.command(short_help="Show messages.")
+@click.command()
 @click.argument("stream", type=NAME, shell_complete=complete_stream)
 @click.argument("topic", type=NAME, shell_complete=complete_topic)
 @click.option(

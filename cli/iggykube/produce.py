@@ -51,7 +51,7 @@ class Work(msgspec.Struct, frozen=True):
         return lambda payload: fixed
 
 
-@click.command(short_help="Send lines or files as messages.")
+@click.command()
 @click.argument("stream", type=NAME, shell_complete=complete_stream)
 @click.argument("topic", type=NAME, shell_complete=complete_topic)
 @click.argument(

@@ -11,7 +11,7 @@ from iggykube.local import snapshot as snapshots
 from iggykube.options import data_option, output_option
 
 
-@click.command(short_help="Show the instance that runs in a data directory.")
+@click.command()
 @data_option
 @output_option
 def status(data: Path, output: str) -> None:

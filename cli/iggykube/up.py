@@ -14,6 +14,7 @@ from rich.live import Live
 from iggy_operator.documents import DocumentErrors
 from iggy_operator.resources import Resources
 from iggykube import view
+from iggykube.documents import file_problems
 from iggykube.errors import LocalError
 from iggykube.local import PORT_MAX, Folders, LocalInstance, Ports, load_resources
 from iggykube.local import snapshot as snapshots
@@ -29,7 +30,7 @@ _DOWN_PAUSE_S: Final = 0.1
 _PORT: Final = click.IntRange(0, PORT_MAX)
 
 
-@click.command(short_help="Run resources on this machine.")
+@click.command()
 @files_option
 @data_option
 @click.option(
@@ -70,10 +71,10 @@ def up(
     stands in secrets/root-password of the data directory.
     """
     changes = _Changes(data, files) if watch else None
-    resources = load_resources(data, files)
-    _require_java(resources)
-    instance = LocalInstance(data, resources, ports=Ports(port, monitoring_port))
-    with stop_requests() as requests:
+    with file_problems(), stop_requests() as requests:
+        resources = load_resources(data, files)
+        _require_java(resources)
+        instance = LocalInstance(data, resources, ports=Ports(port, monitoring_port))
         instance.start(should_stop=requests.stop)
         try:
             _follow(instance, requests, output, changes)
@@ -164,7 +165,7 @@ def _follow_lines(
             shown_s, shown, states = time.monotonic(), text, new_states
 
 
-@click.command(short_help="Stop the instance that runs in a data directory.")
+@click.command()
 @data_option
 @output_option
 def down(data: Path, output: str) -> None:

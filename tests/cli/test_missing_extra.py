@@ -20,18 +20,33 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    ("module", "hidden", "told"),
+    ("module", "arguments", "hidden", "told"),
     [
-        ("iggykube.program", "click", "iggykube: the Python package click is missing"),
-        ("iggykube.program", "yaml", "iggykube: the Python package yaml is missing"),
-        ("iggy_broker.__main__", "argon2", "! cannot start: the Python package argon2 is missing"),
+        ("iggykube.program", [], "click", "iggykube: the Python package click is missing"),
+        (
+            "iggykube.program",
+            ["check", "-f", __file__],
+            "yaml",
+            "iggykube: the Python package yaml is missing",
+        ),
+        (
+            "iggy_broker.__main__",
+            [],
+            "argon2",
+            "! cannot start: the Python package argon2 is missing",
+        ),
     ],
 )
-def test_a_missing_package_is_named_with_its_extra(module: str, hidden: str, told: str) -> None:
+def test_a_missing_package_is_named_with_its_extra(
+    module: str, arguments: list[str], hidden: str, told: str
+) -> None:
     code = HIDDEN % module
     environment = os.environ | {"IGGY_SYSTEM_PATH": "/nowhere"}
     ended = subprocess.run(
-        [sys.executable, "-c", code, hidden], capture_output=True, text=True, env=environment
+        [sys.executable, "-c", code, *arguments, hidden],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
 
     assert ended.returncode == 1
