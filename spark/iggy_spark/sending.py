@@ -23,19 +23,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iggy_client import Client, ClientError, calls
+from iggy_client import Client, ClientError, LinkError, LinkTimeoutError, calls
 from iggy_spark import encode
 from iggy_spark.connections import Calls, Reach
 from iggy_spark.encode import Outgoing
 from iggy_spark.errors import BadRow, BrokerRefused
 from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import Partitioning, partition_of_key
+from iggy_wire.replies import Confirmation
 
 __all__ = ["Outgoing", "Receipt", "Sender"]
 
 BATCH_BYTES = 1 << 20
 BATCH_MESSAGES = 1000
 KEY_BYTES_MAX = 255  # Iggy protocol 0.11
+BREAKS_MAX = 5  # of the connection by one request, from a broker that answers all others
 _BALANCED = -1  # in a column of targets
 
 _EXISTS = frozenset((ErrorCode.STREAM_NAME_ALREADY_EXISTS, ErrorCode.TOPIC_NAME_ALREADY_EXISTS))
@@ -148,11 +150,44 @@ class Sender:
     def _send_one(
         self, stream: str, topic: str, partitioning: Partitioning, data: bytearray, count: int
     ) -> Receipt:
-        landed = self._calls.call(
-            lambda client: client.call(calls.send_batch(stream, topic, partitioning, data))
-        )
+        request = calls.send_batch(stream, topic, partitioning, data)
+        breaks = 0
+
+        def attempt(client: Client) -> Confirmation:
+            nonlocal breaks
+            try:
+                return client.call(request)
+            except LinkTimeoutError:
+                raise
+            except LinkError as error:
+                breaks += _answers(client)
+                if breaks == BREAKS_MAX:
+                    raise BrokerRefused(_too_large(f"{stream}/{topic}", data, count)) from error
+                raise
+
+        landed = self._calls.call(attempt)
         first = landed.base_offset
         return Receipt(stream, topic, landed.partition_id, first, first + count - 1)
+
+
+def _answers(client: Client) -> bool:
+    """Whether the broker is there, just after it broke the connection."""
+    try:
+        client.reconnect()
+        client.ping()
+    except (OSError, ClientError):
+        return False
+    return True
+
+
+def _too_large(topic: str, data: bytearray, count: int) -> str:
+    # A broker closes the connection on a frame above its limit, and nowhere tells the limit.
+    what = f"a message that takes {len(data)}" if count == 1 else f"{count} messages of {len(data)}"
+    fix = "leave it out" if count == 1 else "lower batchBytes"
+    return (
+        f"the broker closes the connection whenever {what} bytes are sent to {topic}, so they are "
+        f"more than its limit, message_bus.max_message_size: raise that, or {fix}"
+    )
 
 
 def partitions_of_keys(keys: pa.Array, count: int) -> Rows:

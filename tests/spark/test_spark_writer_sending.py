@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from broker_process import PASSWORD, USERNAME, running_broker
+from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client
-from iggy_spark import encode, options
+from iggy_spark import connections, encode, options
+from iggy_spark.connections import Reach
 from iggy_spark.errors import BadRow, BrokerRefused, IggySparkError
 from iggy_spark.sending import Outgoing, Receipt, Sender, groups, partitions_of_keys
 from iggy_wire import batch as batches
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 def sender(topic: Topic, **limits: int) -> Sender:
     return Sender(options.parse(topic.options(retryTimeoutMs="20s"), mode=None), **limits)
+
+
+def reach(broker: BrokerProcess) -> Reach:
+    given = {"servers": broker.address, "username": USERNAME, "password": PASSWORD}
+    return options.parse(given | {"topic": "t", "stream": "s", "retryTimeoutMs": "60s"}, mode=None)
 
 
 def numbered(count: int, *, start: int = 0) -> Outgoing:
@@ -195,6 +201,24 @@ def test_what_is_not_there_is_named(topic: Topic) -> None:
     assert used.receipts == []
 
 
+def test_a_request_above_the_limit_of_the_broker_is_refused_with_its_size(tmp_path: Path) -> None:
+    settings = {"IGGY_MESSAGE_BUS_MAX_MESSAGE_SIZE": "64 KiB"}
+    with running_broker(tmp_path / "broker", shards=1, settings=settings) as broker:
+        with broker.client() as client:
+            client.create_stream("s")
+            client.create_topic("s", "t", 1)
+        used = Sender(reach(broker))
+        large = "p" * 70_000
+
+        with pytest.raises(BrokerRefused, match=r"a message that takes 70304 .*max_message_size"):
+            used.send("s", "t", Outgoing.of(pa.array([large])))
+        with pytest.raises(BrokerRefused, match=r"2 messages of 70352 bytes .* lower batchBytes"):
+            used.send("s", "t", Outgoing.of(pa.array([large[:35_000], large[35_000:]])))
+        used.send("s", "t", Outgoing.of(pa.array([large[:35_000]])))
+        assert [receipt.first for receipt in used.receipts] == [0]
+        connections.close_all()
+
+
 def test_a_missing_topic_is_made_with_its_stream_and_kept(topic: Topic) -> None:
     used, stream = sender(topic), f"{topic.stream}/new"
 
@@ -209,11 +233,7 @@ def test_a_killed_broker_loses_nothing_acknowledged(tmp_path: Path) -> None:
         with broker.client() as client:
             client.create_stream("s")
             client.create_topic("s", "t", 1, {"durability": "persisted"})
-        given = {"servers": broker.address, "username": USERNAME, "password": PASSWORD}
-        reach = options.parse(
-            given | {"stream": "s", "topic": "t", "retryTimeoutMs": "60s"}, mode=None
-        )
-        used = Sender(reach, batch_messages=20)
+        used = Sender(reach(broker), batch_messages=20)
         halfway, failures = threading.Event(), list[IggySparkError]()
 
         def work() -> None:
