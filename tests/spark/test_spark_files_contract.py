@@ -1,0 +1,44 @@
+"""The files sink keeps what every sink promises, in a folder and in a bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from iggy_spark import blocks
+from iggy_spark.sinks.files import FilesSink
+from iggy_spark.sinks.rows import table_fields
+from lakes import Lake, block_of, rows_of
+from sink_cases import declare
+from sink_contract import Row, SinkContract, Target
+
+
+@dataclass(frozen=True)
+class FilesTarget:
+    """Files below a folder or an address. They take every row, and a bucket that is away is
+    retried by its own library.
+    """
+
+    lake: Lake
+
+    def sink(self) -> FilesSink:
+        block = blocks.Files(
+            self.lake.path, partition_by=["month"], s3=block_of(self.lake.connection)
+        )
+        return FilesSink(block, table_fields(declare()))
+
+    def rows(self) -> list[Row]:
+        return rows_of(self.lake) if self.lake.files() else []
+
+    def refusing(self) -> None:
+        return None
+
+    def away(self) -> None:
+        return None
+
+
+class TestFiles(SinkContract):
+    @pytest.fixture
+    def target(self, lake: Lake) -> Target:
+        return FilesTarget(lake)
