@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from iggy_spark import schema
+from iggy_spark import header_columns, schema
 from iggy_spark.options import ReadOptions
 from iggy_wire.kernel import Columns
 
@@ -25,6 +25,7 @@ _TYPES: dict[str, tuple[pa.DataType, str]] = {
     "origin_timestamp": (TIMESTAMP, "TIMESTAMP"),
     "id": (pa.binary(), "BINARY"),
     "payload": (pa.binary(), "BINARY"),
+    "headers": (header_columns.TYPE, header_columns.DDL),
     "error": (ERROR, ERROR_DDL),
 }
 
@@ -88,4 +89,13 @@ _FROM_COLUMNS: dict[str, Callable[[Columns], pa.Array]] = {
     ),
     "id": _ids,
     "payload": payloads,
+    "headers": header_columns.header_column,
 }
+
+
+def pieces(batch: pa.RecordBatch, bytes_target: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of equal numbers of rows and about `bytes_target`."""
+    count = max(1, round(batch.nbytes / bytes_target))
+    rows = -(-batch.num_rows // count) or 1
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)

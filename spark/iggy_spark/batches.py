@@ -18,6 +18,9 @@ from iggy_wire.kernel import Columns
 def record_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The range as record batches with the columns of the options.
 
+    A message that a transform drops has no row, nor has one that cannot be decoded if those are to
+    be skipped; how many there were of the latter is logged.
+
     Raises:
         BadPayload: a payload cannot be decoded and `onDecodeError` is `fail`.
         IggySparkError: as `RangeFetch`.
@@ -32,7 +35,7 @@ def record_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Rec
                 raise bad_payload(options, wanted, columns, result.rejected[0])
             pair = decode.aligned_columns(result, columns.count)
             decoded = dict(zip(("value", "error"), pair, strict=True))
-        yield pa.RecordBatch.from_arrays(
+        whole = pa.RecordBatch.from_arrays(
             [
                 decoded[name]
                 if name in decoded
@@ -43,6 +46,7 @@ def record_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Rec
             ],
             schema=form,
         )
+        yield from arrow.pieces(whole, options.arrow_batch_bytes)
 
 
 def messages(options: ReadOptions, wanted: OffsetRange, columns: Columns) -> Messages:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
-from iggy_spark import errors, options, readers
+from iggy_spark import arrow, errors, options, readers
 from iggy_spark.errors import DataLoss, TopicRecreated
 from iggy_spark.offsets import Offsets
 from iggy_wire.primitives import Consumer
@@ -110,6 +112,38 @@ def test_a_schema_selects_columns_and_is_checked(spark: SparkSession, topic: "To
     assert [row.offset for row in rows] == [0, 1, 2]
     wrong = failure(lambda: reader.schema("offset INT").load().collect())
     assert "schema: column offset is int64" in str(wrong)
+
+
+@pytest.mark.parametrize("payload", ["raw", "text", "json"])
+def test_our_arrow_schema_is_sparks_for_every_choice_of_columns(
+    spark: SparkSession, payload: str
+) -> None:
+    declared = "id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>, who STRUCT<n: DECIMAL(9,2)>"
+    given = {"servers": "a:1", "username": "u", "password": "p", "stream": "s", "topic": "t"}
+    given |= {"payloadFormat": payload, "includeHeaders": "true"}
+    given |= {"payloadSchema": declared} if payload == "json" else {}
+    every = options.parse(given, mode="batch").columns
+    for columns in [every, every[::-1], *((name,) for name in every)]:
+        chosen = options.parse(
+            {**given, "includeHeaders": "false", "columns": ",".join(columns)}, mode="batch"
+        )
+
+        of_spark = to_arrow_schema(StructType.fromDDL(arrow.spark_ddl(chosen)), timezone="UTC")
+
+        assert arrow.arrow_schema(chosen) == of_spark, columns
+
+
+def test_record_batches_are_about_as_large_as_asked(topic: "Topic") -> None:
+    topic.send(0, [bytes(1_000)] * 3_000, batch=500)
+    source = reader(topic, arrowBatchBytes="100KiB")
+    start = source.initialOffset()
+    (task,) = source.partitions(start, source.latestOffset(start, ReadAllAvailable()))
+
+    batches = list(source.read(task))
+
+    assert [n for rows in batches for n in rows["offset"].to_pylist()] == list(range(3_000))
+    assert max(rows.nbytes for rows in batches) < 150 << 10
+    assert len(batches) < 50
 
 
 @pytest.mark.parametrize(
