@@ -25,7 +25,8 @@ def run(arguments: list[str]) -> int:
     """Run one command; its exit code."""
     try:
         cli.main(arguments, prog_name="iggykube", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed before we began
+            sys.stdout.flush()
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
@@ -59,7 +60,8 @@ def _explain(error: CommandError | OSError) -> int:
         return _fail(str(error), error.exit_code)
     if isinstance(error, BrokenPipeError):
         # Whoever read our output is gone. What Python would still write at exit goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     where = f"{error.filename}: " if error.filename else ""
     return _fail(f"{where}{error.strerror or error}", EXIT_FAILED)
