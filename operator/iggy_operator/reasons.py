@@ -142,6 +142,11 @@ class Reason(StrEnum):
         "Permissions name streams or topics that do not exist yet; the rest is granted",
         "Nothing, if they are still to come; else correct the names in `status.unresolved`",
     )
+    MISSING_GRANTS = (
+        "MissingGrants",
+        "The user that `userRef` names may not do what the sink needs; the message says what",
+        "Grant it to the IggyUser, or leave `userRef` out",
+    )
     VOLUME_PENDING = (
         "VolumePending",
         "The volume is not there yet, or it grows",

@@ -20,7 +20,7 @@ from iggy_operator.launchers.choice import Launcher
 from iggy_operator.launchers.job import application_name, claim_name, job_file, mebibytes
 from iggy_operator.launchers.spark_conf import memory_mib
 from iggy_spark import job_config, s3
-from iggy_spark.errors import EXIT_CONFIGURATION, EXIT_DATA_LOSS, EXIT_STOPPED, OptionError
+from iggy_spark.errors import EXIT_CONFIGURATION, EXIT_DATA_LOSS, EXIT_STOPPED
 from launcher_cases import LAKE_TEMPLATE, SOURCE, job_of, sink_of
 
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
@@ -126,17 +126,6 @@ def test_a_bounded_job_ends_by_itself(tmp_path: Path) -> None:
     config = loaded(tmp_path / "sink.json", trigger={"mode": "AvailableNow"})
 
     assert config.once
-
-
-def test_types_that_are_refused_are_those_that_the_job_refuses(tmp_path: Path) -> None:
-    jdbc = {"url": "jdbc:postgresql://a/b", "table": "t", "credentialsSecretName": "s"}
-    refused = sink_of(type="Jdbc", files=None, jdbc=jdbc)
-
-    assert any("type: Jdbc" in line for line in problems(job_of(refused), "Native"))
-    with pytest.raises(OptionError, match="Jdbc"):
-        loaded(tmp_path / "sink.json", type="Jdbc", files=None, jdbc=jdbc)
-    assert loaded(tmp_path / "sink.json").sink.type in job.SINK_TYPES
-    assert loaded(tmp_path / "sink.json", type="Console", files=None).sink.type in job.SINK_TYPES
 
 
 def test_exit_codes_are_those_of_the_job() -> None:

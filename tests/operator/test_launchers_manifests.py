@@ -12,6 +12,7 @@ from iggy_operator.desired.metadata import SINK_UID_LABEL, Manifest
 from iggy_operator.launchers.children import problems, sink_children
 from iggy_operator.launchers.choice import Launcher
 from launcher_cases import LAKE_TEMPLATE, job_of, sink_of
+from sink_blocks import DATABASE
 
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
 FULL: dict[str, Any] = {
@@ -58,6 +59,10 @@ SPECS["stored"] = {
         "location": "s3a://state/orders",
         "s3": {**STORE, "credentialsSecretName": "state-keys"},
     },
+    "spark": {},
+}
+SPECS["database"] = DATABASE | {
+    "errors": {"tolerance": "Data", "deadLetter": {"topic": "orders.dlq"}},
     "spark": {},
 }
 CASES = [(name, launcher) for name in SPECS for launcher in LAUNCHERS]

@@ -13,6 +13,7 @@ from launcher_cases import job_of
 from launcher_cases import sink_of as desired_sink
 from operator_world import OperatorWorld
 from planted_faults import Made
+from sink_blocks import DATABASE
 from sink_scene import GROUP, LAUNCHERS, SINK, Scene, play
 
 ACCOUNT = Ref("ServiceAccount", "shop", "iggy-spark")
@@ -80,6 +81,46 @@ def test_a_secret_that_the_sink_names_is_awaited() -> None:
         scene.world.give_secret("bucket", accessKeyId="a", secretAccessKey="b")
         await scene.go(60)
         assert scene.says() == ("True", "Running")
+
+    play(scenario)
+
+
+def test_a_key_that_a_secret_lacks_is_awaited() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.world.give_secret("pg", username="ann")
+        await scene.given(**DATABASE)
+
+        assert scene.says() == ("False", "SecretInvalid"), scene.world.message(SINK)
+        text = scene.world.message(SINK)
+        assert "jdbc.credentialsSecretName: Secret pg lacks the key password" in text
+        assert "ann" not in text
+        scene.world.give_secret("pg", username="ann", password="p")
+        await scene.go(60)
+        assert scene.says() == ("False", "SecretNotFound")
+        assert "jdbc.caSecretName: there is no Secret pg-ca" in scene.world.message(SINK)
+        scene.world.give_secret("pg-ca", **{"ca.crt": "x"})
+        await scene.go(60)
+        assert scene.says() == ("True", "Running")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_secret_that_changes_or_goes_restarts_nothing(launcher: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.world.give_secret("pg", username="ann", password="p")
+        scene.world.give_secret("pg-ca", **{"ca.crt": "x"})
+        await scene.given(launcher, **DATABASE)
+        assert scene.says() == ("True", "Running")
+        before = scene.uid
+
+        scene.world.give_secret("pg", username="ann", password="another")
+        await scene.go(120)
+        scene.world.cluster.remove(Ref("Secret", "shop", "pg-ca"))
+        await scene.go(120)
+
+        assert (scene.uid, scene.says()) == (before, ("True", "Running"))
+        assert len(scene.launchers.started) == 1
 
     play(scenario)
 

@@ -31,6 +31,11 @@ def carry(broker: BrokerProcess, world: OperatorWorld) -> None:
         client.join_group("shop", "orders", "shop/lake")
         assert client.poll("shop", "orders", 0, count=10)
         client.store_offset(GROUP, "shop", "orders", 0, 2)
+        assert client.get_topic("shop", "orders.dlq") is not None  # as who sends dead letters asks
+        client.send("shop", "orders.dlq", Partitioning.balanced(), [Message(b"bad")])
+        with pytest.raises(ClientError) as refused:
+            client.send("shop", "orders", Partitioning.balanced(), [Message(b"x")])
+        assert refused.value.code == ErrorCode.UNAUTHORIZED
         with pytest.raises(ClientError) as refused:
             client.poll("shop", "other", 0, count=1)
         assert refused.value.code == ErrorCode.UNAUTHORIZED
@@ -50,7 +55,8 @@ def test_a_sinks_user_can_do_its_work_and_its_progress_is_seen(broker: BrokerPro
         world.give_stream()
         world.give_topic(partitions=2)
         world.give_topic("other")
-        value = sink(**SMALLEST, lag={"warnAge": "1m"})
+        letters = {"tolerance": "Data", "deadLetter": {"topic": "orders.dlq"}}
+        value = sink(**SMALLEST, lag={"warnAge": "1m"}, errors=letters)
         value["metadata"]["name"] = "lake"
         world.cluster.put(value)
         try:

@@ -85,6 +85,7 @@ def full_topic(name: str = "full") -> dict[str, Any]:
     entry = whole({"type": "object", "properties": fields})
     entry["files"]["path"] = "s3a://lake/orders"
     entry["checkpoint"] = S3 | {"s3": entry["files"]["s3"]}
+    entry["errors"]["tolerance"] = "Data"
     entry["transforms"] = [{"flatten": {}}, {"delete_fields": {"fields": ["password"]}}]
     return topic(name, sinks=[{**entry, "name": f"sink-{index}"} for index in range(16)])
 
@@ -224,6 +225,13 @@ _SINKS = [
     Case("sink: tolerance without dead letters",
          with_sink(**DATABASE, errors={"tolerance": "Data"}), None,
          "spec.sinks[0]", "needs errors.deadLetter"),
+    Case("sink: dead letters without tolerance",
+         with_sink(errors={"deadLetter": {"topic": "orders.dlq"}}), None,
+         "spec.sinks[0].errors", "deadLetter goes with tolerance Data"),
+    Case("sink: tokens without a secret",
+         sink(type="Http", files=None,
+              http={"url": "https://x.example", "oauth2": {"tokenUrl": "https://id.example"}}),
+         None, "spec.http", "oauth2 needs credentialsSecretName"),
     Case("sink: files keep bad messages", with_sink(errors={"tolerance": "Data"})),
     Case("sink: messages that are gone", with_sink(failOnDataLoss=False)),
     *[

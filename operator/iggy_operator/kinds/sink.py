@@ -13,11 +13,12 @@ from iggy_operator.broker_admin import BrokerAdmin, BrokerDeniedError, BrokerErr
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Ref
 from iggy_operator.desired.metadata import RELEASE_HASH, RESTART_AT, USER_HASH, owner_of
-from iggy_operator.kinds import common, sink_objects, sink_report
+from iggy_operator.kinds import common, sink_objects, sink_report, sink_targets
 from iggy_operator.kinds.common import Release, Verdict, World
 from iggy_operator.kinds.sink_objects import Found
 from iggy_operator.kinds.sink_progress import progress
 from iggy_operator.kinds.sink_report import Facts
+from iggy_operator.kinds.sink_targets import DeadLetters
 from iggy_operator.launchers.children import SinkChildren, problems, sink_children
 from iggy_operator.launchers.choice import Launcher, choose
 from iggy_operator.launchers.job import SinkJob, Source
@@ -85,6 +86,7 @@ async def _bring_in_line(
 ) -> Verdict:
     found, job, children = case
     sink = job.sink
+    letters = await _dead_letters(world, found, job, place, may_act=may_act)
     credentials = await _credentials(world, entry, job, place, may_act=may_act)
     claim = None
     if job.claim is not None:
@@ -102,7 +104,7 @@ async def _bring_in_line(
         reading=found.reading,
         remains=found.remains,
         hold=hold,
-        wait=credentials or checkpoint or needs or _topic_trouble(place),
+        wait=letters.stop or credentials or checkpoint or needs or _topic_trouble(place),
         running_s=found.running_s,
         since_s=found.since_s,
     )
@@ -126,7 +128,8 @@ async def _bring_in_line(
         was_lost=was_there and found.application is None,
     )  # fmt: skip
     facts = await _with_progress(world, place, facts, old.get("progress") or {})
-    return sink_report.verdict(facts, old, now_s=world.clock.now_s())
+    verdict = sink_report.verdict(facts, old, now_s=world.clock.now_s())
+    return replace(verdict, has_acted=letters.is_made)
 
 
 def _as_it_is(look: Look) -> Plan:
@@ -149,6 +152,14 @@ async def _needs(world: World, entry: Entry, job: SinkJob, children: SinkChildre
         account = SPARK_ACCOUNT
     missing = await sink_objects.account_trouble(world, entry, account) if account else None
     return missing or await sink_objects.secret_trouble(world, entry)
+
+
+async def _dead_letters(
+    world: World, found: Found, job: SinkJob, place: _Place, *, may_act: bool
+) -> DeadLetters:
+    """Before the user is made, so that its rights on the topic can be granted at once."""
+    look = sink_targets.dead_letters_of_running if found.application else sink_targets.dead_letters
+    return await look(world, job, place.admin, place.stream.broker, may_act=may_act)
 
 
 async def _act(
@@ -258,12 +269,13 @@ async def _credentials(
     if user is None and "userRef" in job.sink.spec:
         text = f"there is no IggyUser {key.name}: make it, or leave userRef out"
         return Stop(Reason.SECRET_NOT_FOUND, text)
-    if user is None and may_act:
-        made = await sink_objects.write(
-            world, entry, sink_objects.own_user(job, place.stream.broker)
-        )
-        user = world.cache.put(made)
-    return sink_report.user_trouble(key.name, user, job.source)
+    if "userRef" not in job.sink.spec:
+        wanted = sink_targets.own_user(job, place.stream.broker)
+        if may_act and (user is None or sink_targets.is_outdated(entry, user, wanted)):
+            user = world.cache.put(await sink_objects.write(world, entry, wanted))
+    elif user is not None and (stop := sink_targets.rights_trouble(key.name, user, job.targets)):
+        return stop
+    return sink_report.user_trouble(key.name, user, job)
 
 
 async def _remove_own_user(world: World, entry: Entry, job: SinkJob) -> None:

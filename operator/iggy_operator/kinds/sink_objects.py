@@ -1,10 +1,9 @@
 """What a sink has in the cluster: applications, pods, claim, user. Reading and writing them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iggy_operator import API_VERSION
 from iggy_operator.blocked import Blocked
 from iggy_operator.cache import Entry
 from iggy_operator.clock import time_of
@@ -12,13 +11,13 @@ from iggy_operator.cluster import DeniedError, NotFoundError, Object, Ref
 from iggy_operator.desired.metadata import SINK_LABEL, Manifest, label_value
 from iggy_operator.kinds.common import World
 from iggy_operator.launchers.choice import RESOURCE_TYPES, Launcher
-from iggy_operator.launchers.job import SinkJob
 from iggy_operator.launchers.pods import DRIVER
+from iggy_operator.launchers.secrets import mounted
 from iggy_operator.launchers.states import Reading, read_apache, read_kubeflow, read_native
 from iggy_operator.launchers.steps import Stop
 from iggy_operator.objects import is_owned, ref_of, uid_of
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Key, Sink
+from iggy_operator.resources import Sink
 
 _NATIVE: Final = ("StatefulSet", "Job")
 _SPARK: Final[Mapping[Launcher, str]] = {
@@ -189,35 +188,16 @@ async def account_trouble(world: World, entry: Entry, name: str) -> Stop | None:
 
 
 async def secret_trouble(world: World, entry: Entry) -> Stop | None:
-    """Why no pod can start: a Secret that the sink names is missing. Raises ClusterError."""
+    """Why no pod can start: a Secret that the sink names, or a key of it. Raises ClusterError."""
     assert isinstance(entry.resource, Sink)
-    for path, name in sorted(_secrets(entry.resource.spec)):
+    for wanted in mounted(entry.resource):
+        where = f"{wanted.field}: "
         try:
-            await world.cluster.get(Ref("Secret", entry.ref.namespace, name))
+            secret = await world.cluster.get(Ref("Secret", entry.ref.namespace, wanted.name))
         except NotFoundError:
-            text = f"{path}: there is no Secret {name} in namespace {entry.ref.namespace}: make it"
-            return Stop(Reason.SECRET_NOT_FOUND, text)
+            text = f"there is no Secret {wanted.name} in namespace {entry.ref.namespace}: make it"
+            return Stop(Reason.SECRET_NOT_FOUND, where + text)
+        if missing := wanted.lacks(set(secret.get("data") or ())):
+            text = f"Secret {wanted.name} lacks {missing}: add what is missing"
+            return Stop(Reason.SECRET_INVALID, where + text)
     return None
-
-
-def _secrets(spec: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """Fields that name a Secret, however deep."""
-    for field, value in spec.items():
-        if isinstance(value, Mapping):
-            yield from _secrets(value, f"{path}{field}.")
-        elif field.endswith("SecretName"):
-            yield f"{path}{field}", value
-
-
-def own_user(job: SinkJob, broker: Key) -> Manifest:
-    """The user that may read this one topic and nothing else."""
-    grant = {"topic": job.source.topic, "allow": ["ReadTopic"]}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "IggyUser",
-        "metadata": job.family.metadata(job.name),
-        "spec": {
-            "brokerRef": {"name": broker.name, "namespace": broker.namespace},
-            "permissions": {"streams": [{"stream": job.source.stream, "topics": [grant]}]},
-        },
-    }

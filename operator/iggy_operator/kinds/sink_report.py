@@ -24,10 +24,10 @@ from iggy_operator.kinds.common import Note, Verdict
 from iggy_operator.kinds.sink_objects import Found
 from iggy_operator.kinds.sink_progress import is_committing
 from iggy_operator.kinds.user import UNRESOLVED_MAX
-from iggy_operator.launchers.job import CHECKPOINT_PATH, SinkJob, Source
+from iggy_operator.launchers.job import CHECKPOINT_PATH, SinkJob
 from iggy_operator.launchers.states import Phase, pod_trouble
 from iggy_operator.launchers.steps import Plan, Step, Stop
-from iggy_operator.objects import is_deleting, status_of
+from iggy_operator.objects import generation_of, is_deleting, status_of
 from iggy_operator.reasons import Reason
 from iggy_operator.reporting import trouble
 from iggy_operator.status import Report
@@ -218,22 +218,34 @@ def _is_stopping(facts: Facts) -> bool:
     return facts.plan.step is Step.STOP or (item is not None and is_deleting(item))
 
 
-def user_trouble(name: str, user: Entry | None, source: Source) -> Stop | None:
-    """Why nobody can log in as this user yet, or not read the source. Other grants may wait."""
+def user_trouble(name: str, user: Entry | None, job: SinkJob) -> Stop | None:
+    """Why nobody can log in as this user yet, or not read the source, or not send to a target.
+
+    Other grants may wait.
+    """
+    source, targets = job.source, job.targets
     status = {} if user is None else status_of(user.value)
     ready = found(status.get("conditions", ()), READY)
     if ready is None or ready["reason"] == Reason.PENDING:
         return Stop(Reason.PENDING, f"waits for IggyUser {name}, with which the job logs in")
     if ready["status"] != "True":
         return Stop(Reason.SECRET_NOT_FOUND, f"IggyUser {name} is not ready: {ready['message']}")
+    if targets and user is not None and not _is_current(user.value):
+        return Stop(Reason.PENDING, f"waits until IggyUser {name} has what it is granted")
     unresolved = status.get("unresolved", ())
     own = {source.stream, f"{source.stream}/{source.topic}"}
+    own |= {text for target in targets for text in (target.stream, str(target))}
     if missing := own.intersection(unresolved):
         return Stop(Reason.UNRESOLVED_GRANTS, f"IggyUser {name} waits for {min(missing)}")
     if len(unresolved) >= UNRESOLVED_MAX:  # the list is cut
         text = f"IggyUser {name} waits for so many names that {source.topic} may be among them"
         return Stop(Reason.UNRESOLVED_GRANTS, f"{text}: grant less that is not there yet")
     return None
+
+
+def _is_current(value: Object) -> bool:
+    """Whether the status is that of the spec as it is: what was added to it is granted by then."""
+    return int(status_of(value).get("observedGeneration", 0)) >= generation_of(value)
 
 
 def checkpoint_trouble(job: SinkJob, claim: Object | None) -> Stop | None:

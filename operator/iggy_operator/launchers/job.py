@@ -19,6 +19,13 @@ from iggy_operator.desired.metadata import (
     without_defaults,
 )
 from iggy_operator.desired.release import Release
+from iggy_operator.launchers.secrets import (
+    CHECKPOINT_STORE,
+    Mounted,
+    block_name,
+    mounted,
+    with_folders,
+)
 from iggy_operator.names import NAME_CHARACTERS_MAX
 from iggy_operator.resources import Sink
 from iggy_operator.schema import schemas
@@ -29,13 +36,9 @@ JOB_FOLDER: Final = "/etc/iggy-sink"
 JOB_FILE: Final = "sink.json"
 CHECKPOINT_PATH: Final = "/checkpoint"
 LOGIN_FOLDER: Final = "/etc/iggy"
-STORE_FOLDER: Final = "/etc/iggy-files"
-CHECKPOINT_STORE_FOLDER: Final = "/etc/iggy-checkpoint"
 ALIVE_FILE: Final = "/tmp/iggy-sink-alive.json"
-SINK_TYPES: Final = ("Files", "Console")
-"""What the sink job of this version can do."""
-FILE_FORMATS: Final = ("Parquet",)
-PAYLOAD_FORMATS: Final = ("Raw", "Text", "Json")
+PROGRAM_IN_IMAGE: Final = "local:///"
+"""How the address of a program begins that lies in the image, or on a volume."""
 
 _MARK: Final = re.compile(rf"[0-9a-f]{{{MARK_CHARACTERS}}}")
 _CLAIM_END: Final = "-checkpoint"  # as the folder is called in local mode
@@ -56,6 +59,20 @@ class Source:
     topic: str
     secret: str
     """Secret in the sink's namespace with the keys username and password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Another topic of the same broker that the job sends to."""
+
+    field: str
+    """Where the sink names it."""
+    stream: str
+    topic: str
+
+    def __str__(self) -> str:
+        """As grants and messages name it."""
+        return f"{self.stream}/{self.topic}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +119,25 @@ class SinkJob:
         return None if location is None else str(location)
 
     @property
-    def checkpoint_secret(self) -> str | None:
-        """Secret with the login of the object store that holds the checkpoint."""
-        store = self.sink.spec.get("checkpoint", {}).get("s3", {})
-        name = store.get("credentialsSecretName")
-        return None if name is None else str(name)
+    def secrets(self) -> tuple[Mounted, ...]:
+        """Secrets that the sink names, and their folders."""
+        return tuple(mounted(self.sink))
 
     @property
-    def store_secret(self) -> str | None:
-        """Secret with the login of the object store that the files go to."""
-        name = self.sink.spec.get("files", {}).get("s3", {}).get("credentialsSecretName")
-        return None if name is None else str(name)
+    def dead_letters(self) -> Target | None:
+        """The topic that bad messages go to."""
+        block = self.sink.spec["errors"].get("deadLetter")
+        if block is None:
+            return None
+        stream = block.get("stream", self.source.stream)
+        return Target("errors.deadLetter", stream, block["topic"])
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Every other topic that the job sends to."""
+        dead, copy = self.dead_letters, self.sink.spec.get("iggy")
+        copies = [Target("iggy", copy["stream"], copy["topic"])] if copy else []
+        return (*copies, *([dead] if dead is not None else []))
 
     @property
     def family(self) -> Family:
@@ -180,7 +205,7 @@ def job_file(job: SinkJob) -> Manifest:
         "broker": {"address": job.source.address, "credentialsPath": LOGIN_FOLDER},
         "stream": job.source.stream,
         "topic": job.source.topic,
-        "sink": {**job_fields(job.sink), **_files(job), "spark": spark, **_new_topic(job)},
+        "sink": {**job_fields(job.sink), **_block(job), "spark": spark, **_new_topic(job)},
         # A folder of its own: the root of a volume may hold `lost+found`, or another sink.
         "checkpoint": f"{CHECKPOINT_PATH}/{job.sink.key.name}",
         **_stored_checkpoint(job),
@@ -189,19 +214,15 @@ def job_file(job: SinkJob) -> Manifest:
     }
 
 
-def _files(job: SinkJob) -> Manifest:
-    """The block `files`, with the place of the store's login in place of its Secret."""
-    files = job.sink.spec.get("files")
-    if not files or job.store_secret is None:
-        return {}
-    return {"files": {**files, "s3": _store(files["s3"], STORE_FOLDER)}}
+def _block(job: SinkJob) -> Manifest:
+    """The block of the sink's type, with places of logins in place of Secrets."""
+    name = block_name(job.sink)
+    block = job.sink.spec.get(name)
+    return {name: with_folders(block, name, _folders(job))} if block else {}
 
 
-def _store(block: Manifest, folder: str) -> Manifest:
-    """A block `s3`, with the place of the login in place of its Secret."""
-    store = {name: value for name, value in block.items() if name != "credentialsSecretName"}
-    is_named = "credentialsSecretName" in block
-    return {**store, "credentialsPath": folder} if is_named else store
+def _folders(job: SinkJob) -> dict[str, str]:
+    return {secret.field: secret.folder for secret in job.secrets}
 
 
 def _stored_checkpoint(job: SinkJob) -> Manifest:
@@ -209,8 +230,10 @@ def _stored_checkpoint(job: SinkJob) -> Manifest:
     if job.location is None:
         return {}
     block = job.sink.spec["checkpoint"].get("s3")
-    store = {"checkpointStore": _store(block, CHECKPOINT_STORE_FOLDER)} if block else {}
-    return {"checkpoint": job.location, **store}
+    if not block:
+        return {"checkpoint": job.location}
+    store = with_folders(block, CHECKPOINT_STORE, _folders(job))
+    return {"checkpoint": job.location, "checkpointStore": store}
 
 
 def _new_topic(job: SinkJob) -> Manifest:
@@ -227,20 +250,17 @@ def mebibytes(text: str) -> int:
 
 
 def problems(job: SinkJob) -> Iterator[str]:
-    """What of the sink this version cannot do in a cluster: field and way out, a sentence each."""
-    spec = job.sink.spec
-    choices = (
-        ("type", job.sink.type, SINK_TYPES),
-        ("files.format", spec.get("files", {}).get("format"), FILE_FORMATS),
-        ("payload.format", spec["payload"]["format"], PAYLOAD_FORMATS),
-    )
-    for field, value, known in choices:
-        if value not in (None, *known):
-            yield f"{field}: {value} is not in this version: use {' or '.join(known)}"
-    if spec.get("transforms"):
-        yield "transforms: not in this version: leave it out"
-    if "deadLetter" in spec["errors"]:
-        yield "errors.deadLetter: not in this version: leave it out, with tolerance None"
+    """What of the sink cannot be had in a cluster: field and way out, a sentence each."""
+    own = f"{job.source.stream}/{job.source.topic}"
+    for target in job.targets:
+        if str(target) == own:
+            yield f"{target.field}: {own} is the topic that is read: name another one"
+    program = job.sink.spec.get("custom", {}).get("mainApplicationFile", PROGRAM_IN_IMAGE)
+    if not program.startswith(PROGRAM_IN_IMAGE):
+        yield (
+            f"custom.mainApplicationFile: {program} is not in the image: put it there, or on a "
+            "volume of spark.podTemplate, and write local:///folder/program.py"
+        )
     for part in ("driver", "executor"):
         overhead = job.spark[part].get("memoryOverhead")
         if overhead is not None and not _MEMORY.fullmatch(overhead):

@@ -11,13 +11,12 @@ from iggy_operator.desired.broker_pod import RESTRICTED
 from iggy_operator.desired.metadata import Manifest
 from iggy_operator.launchers.job import (
     CHECKPOINT_PATH,
-    CHECKPOINT_STORE_FOLDER,
     JOB_FILE,
     JOB_FOLDER,
     LOGIN_FOLDER,
-    STORE_FOLDER,
     SinkJob,
 )
+from iggy_operator.launchers.secrets import VOLUMES, block_name
 
 DRIVER: Final = "spark-kubernetes-driver"
 EXECUTOR: Final = "spark-kubernetes-executor"
@@ -31,18 +30,11 @@ JOB_VOLUME: Final = "iggy-job"
 CHECKPOINT_VOLUME: Final = "iggy-checkpoint"
 TEMPORARY_VOLUME: Final = "iggy-tmp"
 LOGIN_VOLUME: Final = "iggy-login"
-STORE_VOLUME: Final = "iggy-files-login"
-CHECKPOINT_STORE_VOLUME: Final = "iggy-checkpoint-login"
 _OWN_VOLUMES: Final = (
-    JOB_VOLUME, LOGIN_VOLUME, STORE_VOLUME, CHECKPOINT_STORE_VOLUME, CHECKPOINT_VOLUME,
-    TEMPORARY_VOLUME,
+    JOB_VOLUME, LOGIN_VOLUME, CHECKPOINT_VOLUME, TEMPORARY_VOLUME, *VOLUMES.values()
 )  # fmt: skip
-_OWN_PATHS: Final = (
-    JOB_FOLDER, LOGIN_FOLDER, STORE_FOLDER, CHECKPOINT_STORE_FOLDER, CHECKPOINT_PATH, "/tmp",
-)  # fmt: skip
-# Keys of Secrets that become files, read anew at every use: a rotation restarts nothing.
+_OWN_PATHS: Final = (JOB_FOLDER, LOGIN_FOLDER, CHECKPOINT_PATH, "/tmp", *VOLUMES)
 _LOGIN_KEYS: Final = ("username", "password")
-_STORE_KEYS: Final = ("accessKeyId", "secretAccessKey")
 _SECRET_MODE: Final = 0o440  # for the pod's group
 
 # What `spark.podTemplate` may say: where pods run and what is mounted, never what they may do.
@@ -117,7 +109,7 @@ def _environment(job: SinkJob) -> list[Manifest]:
 
 def _volumes(job: SinkJob, *, has_job: bool) -> list[Manifest]:
     volumes = [_secret(LOGIN_VOLUME, job.source.secret, _LOGIN_KEYS)]
-    volumes += [_secret(volume, secret, _STORE_KEYS) for volume, secret, _ in _stores(job)]
+    volumes += [_secret(VOLUMES[item.folder], item.name, item.keys) for item in job.secrets]
     if job.claim is not None:
         claim = {"claimName": job.claim}
         volumes.append({"name": CHECKPOINT_VOLUME, "persistentVolumeClaim": claim})
@@ -131,25 +123,19 @@ def _volumes(job: SinkJob, *, has_job: bool) -> list[Manifest]:
     return volumes
 
 
-def _stores(job: SinkJob) -> Iterator[tuple[str, str, str]]:
-    """Volume, Secret and folder of each login to an object store."""
-    if job.store_secret is not None:
-        yield STORE_VOLUME, job.store_secret, STORE_FOLDER
-    if job.checkpoint_secret is not None:
-        yield CHECKPOINT_STORE_VOLUME, job.checkpoint_secret, CHECKPOINT_STORE_FOLDER
-
-
 def _secret(volume: str, secret: str, keys: Sequence[str]) -> Manifest:
-    items = [{"key": key, "path": key} for key in keys]
-    content = {"secretName": secret, "items": items, "defaultMode": _SECRET_MODE}
-    return {"name": volume, "secret": content}
+    """A Secret as files: those of `keys`, or all."""
+    content: Manifest = {"secretName": secret}
+    if keys:
+        content["items"] = [{"key": key, "path": key} for key in keys]
+    return {"name": volume, "secret": {**content, "defaultMode": _SECRET_MODE}}
 
 
 def _mounts(job: SinkJob, *, has_job: bool) -> list[Manifest]:
     read_only = [(LOGIN_VOLUME, LOGIN_FOLDER)]
     if has_job:
         read_only.insert(0, (JOB_VOLUME, JOB_FOLDER))
-    read_only += [(volume, folder) for volume, _, folder in _stores(job)]
+    read_only += [(VOLUMES[item.folder], item.folder) for item in job.secrets]
     mounts: list[Manifest] = [
         {"name": name, "mountPath": path, "readOnly": True} for name, path in read_only
     ]
@@ -208,17 +194,18 @@ def _volume_problems(spec: Mapping[str, Any], where: str) -> Iterator[str]:
 
 def _path_problems(job: SinkJob, spec: Mapping[str, Any]) -> Iterator[str]:
     """Files below no mount would be lost with the pod."""
-    if job.sink.type != "Files":
+    if job.sink.type not in ("Files", "Delta"):
         return
-    path = str(job.sink.spec["files"]["path"])
+    name = block_name(job.sink)
+    field, path = f"{name}.path", str(job.sink.spec[name]["path"])
     if "://" in path:
-        yield from _address_problems("files.path", path)
+        yield from _address_problems(field, path)
         return
     mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in _own_mounts(spec)]
     parts = path.split("/")
     if not any(mount and f"{path}/".startswith(f"{mount}/") for mount in mounts) or ".." in parts:
         yield (
-            f"files.path: {path} lies on no volume, so that files would be lost with the pod: "
+            f"{field}: {path} lies on no volume, so that files would be lost with the pod: "
             "write into a mountPath of spark.podTemplate, with its volume, such as a claim, or to "
             "an address such as s3a://bucket/folder"
         )
