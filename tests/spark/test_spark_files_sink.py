@@ -11,7 +11,7 @@ import pytest
 from files_cases import FIELDS, INCARNATION, MONTHS, PlayedTask, offsets_of, portions, sink, wanted
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.offsets import OffsetRange
-from iggy_spark.sinks import file_names, parquet
+from iggy_spark.sinks import file_names, range_files
 from iggy_spark.sinks.base import Portion, merge, without
 from lakes import FolderLake, Lake, table_of
 
@@ -34,7 +34,7 @@ def test_a_range_over_several_values_is_one_file_of_the_same_name_in_each_folder
 ) -> None:
     sink(lake, "month").write_task(wanted(0, 10), portions(wanted(0, 10)), PlayedTask())
 
-    name = str(file_names.of_range(wanted(0, 10)))
+    name = f"{file_names.of_range(wanted(0, 10))}.parquet"
     folders = ["month=1", "month=12", "month=2", "month=__HIVE_DEFAULT_PARTITION__"]
     assert lake.files() == [f"{folder}/{name}" for folder in folders]
     assert pq.ParquetFile(lake.local() / "month=1" / name).schema_arrow.names == [
@@ -138,7 +138,7 @@ def test_rejected_messages_lie_beside_the_data_and_count_as_done(lake: Lake) -> 
 
     assert written.rows == 8
     assert offsets_of(lake) == [0, 1, 3, 4, 5, 6, 8, 9]
-    rejected = pq.read_table(lake.local() / "_rejected" / str(file_names.of_range(span)))
+    rejected = pq.read_table(lake.local() / "_rejected" / f"{file_names.of_range(span)}.parquet")
     assert rejected.column("iggy_offset").to_pylist() == [2, 7]
     assert rejected.column("payload").to_pylist() == [b"bad", b"bad"]
     only_rejected = wanted(10, 12)
@@ -178,16 +178,16 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 )
 def test_partition_columns_are_checked(columns: list[str], told: str | None) -> None:
     if told is None:
-        parquet.check_partition_by(FIELDS, columns)
+        range_files.check_partition_by(FIELDS, columns)
         return
     with pytest.raises(OptionError, match=rf"files\.partitionBy: .*{told}"):
-        parquet.check_partition_by(FIELDS, columns)
+        range_files.check_partition_by(FIELDS, columns)
 
 
 def test_too_many_folders_are_refused_and_leave_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "FOLDERS_MAX", 8)
+    monkeypatch.setattr(range_files, "FOLDERS_MAX", 8)
 
     with pytest.raises(SinkError, match="coarser column"):
         sink(lake, "carrier").write_task(wanted(0, 20), portions(wanted(0, 20)), PlayedTask())
@@ -208,7 +208,7 @@ def test_folder_names_are_hives() -> None:
 def test_names_come_back() -> None:
     span = wanted(5, 9, partition=123_456)
 
-    found = file_names.parse(str(file_names.of_range(span)))
+    found = file_names.parse(f"{file_names.of_range(span)}.csv")
 
     assert found == file_names.FileName(INCARNATION, 123_456, 5, 9)
     assert file_names.parse("part-0000.parquet") is None

@@ -70,7 +70,10 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
         ({"topic": None}, "missing required field `topic`"),
         ({"checkpoint": "relative"}, "checkpoint: 'relative' must be an absolute path"),
         ({"sink__files__path": "lake"}, r"sink\.files\.path: 'lake' must be an absolute path"),
-        ({"sink__files__format": "Csv"}, r"sink\.files\.format: Csv is not in this version"),
+        (
+            {"sink__files__format": "Xml"},
+            r"Invalid enum value .Xml. - at `\$\.sink\.files\.format`",
+        ),
         ({"sink__type": "Fles"}, r"sink\.type: Fles is none of Files, Iceberg"),
         ({"sink__type": "Jdbc"}, r"sink\.files: goes with type Files"),
         ({"sink__jdbc": {"url": "jdbc:postgresql://h/d", "table": "t"}}, r"goes with type Jdbc"),

@@ -155,13 +155,12 @@ class BucketPlace:
 
 
 def _note_of(key: str) -> str:
-    return f"{NOTES}{key.rpartition('/')[2].removesuffix(file_names.SUFFIX)}.json"
+    return f"{NOTES}{key.rpartition('/')[2].rpartition('.')[0]}.json"
 
 
 def _is_of(key: str, incarnation: str) -> bool:
     """Whether a file or note is about messages of that life of the topic."""
-    name = key.rpartition("/")[2].removesuffix(".json").removesuffix(file_names.SUFFIX)
-    found = file_names.parse(name + file_names.SUFFIX)
+    found = file_names.parse(key.rpartition("/")[2])
     return found is not None and found.incarnation == incarnation
 
 

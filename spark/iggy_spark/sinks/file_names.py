@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from iggy_spark.offsets import OffsetRange
 
-SUFFIX = ".parquet"
+PARQUET = ".parquet"
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow spell null in a folder name
 FOLDER_BYTES_MAX = 200  # of one folder name; file systems stop at 255
 
 _NAME = re.compile(
-    r"(?P<incarnation>\d+-\d+)-p(?P<partition>\d{5,10})-(?P<first>\d{20})-(?P<last>\d{20})\.parquet"
+    r"(?P<incarnation>\d+-\d+)-p(?P<partition>\d{5,10})-(?P<first>\d{20})-(?P<last>\d{20})"
 )
 # What Hive and Spark escape, as %XX of the character. Other text stays readable.
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
@@ -25,7 +25,10 @@ _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """One name, taken apart. `end` is exclusive, in the text it is the last offset."""
+    """One name, taken apart. `end` is exclusive, in the text it is the last offset.
+
+    As text it has no suffix: files of one range share a name, whatever their formats.
+    """
 
     incarnation: str
     partition: int
@@ -33,9 +36,9 @@ class FileName:
     end: int
 
     def __str__(self) -> str:
-        """The file's name."""
+        """The name, to which a file's format adds its suffix."""
         offsets = f"{self.first:020d}-{self.end - 1:020d}"
-        return f"{self.incarnation}-p{self.partition:05d}-{offsets}{SUFFIX}"
+        return f"{self.incarnation}-p{self.partition:05d}-{offsets}"
 
 
 def of_range(wanted: OffsetRange) -> FileName:
@@ -44,8 +47,8 @@ def of_range(wanted: OffsetRange) -> FileName:
 
 
 def parse(name: str) -> FileName | None:
-    """A name taken apart; None if it is not one of ours."""
-    hit = _NAME.fullmatch(name)
+    """The name of a file, of any format, taken apart; None if it is not one of ours."""
+    hit = _NAME.fullmatch(name.rpartition(".")[0])
     if hit is None:
         return None
     return FileName(

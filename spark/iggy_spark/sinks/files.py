@@ -1,4 +1,4 @@
-"""Parquet files, exactly once: one file per range of offsets, or one in each partition folder.
+"""Files, exactly once: one file per range of offsets, or one in each partition folder.
 
 What makes it exactly once:
 - A file's name is its range (`file_names`), and it appears at once, whole and durable.
@@ -26,8 +26,9 @@ from iggy_spark.offsets import OffsetRange
 from iggy_spark.sinks import file_names
 from iggy_spark.sinks.base import Portion, Spans, Task, Written, merge
 from iggy_spark.sinks.bucket import BucketPlace
+from iggy_spark.sinks.file_formats import check_format
 from iggy_spark.sinks.folder import FolderPlace
-from iggy_spark.sinks.parquet import RangeWriter, TemporaryFile, check_partition_by
+from iggy_spark.sinks.range_files import RangeWriter, TemporaryFile, check_partition_by
 from iggy_spark.sinks.rows import rejected
 
 REJECTED: Final = "_rejected"
@@ -59,7 +60,7 @@ class Place(Protocol):
 
 
 class FilesSink:
-    """Writes ranges as Parquet files below one folder or address."""
+    """Writes ranges as files below one folder or address."""
 
     exactly_once = True
     keeps_place = True
@@ -68,9 +69,11 @@ class FilesSink:
         """`fields` are the table's columns. Touches nothing yet.
 
         Raises:
-            OptionError: a column of `partitionBy` cannot name folders.
+            OptionError: a column of `partitionBy` cannot name folders, or the format cannot hold
+                one of the others.
         """
         check_partition_by(fields, settings.partition_by)
+        check_format(settings.format, fields, settings.partition_by)
         self._settings = settings
         self._fields = fields
         self._place: Place = (
@@ -115,7 +118,7 @@ class FilesSink:
                 files = self._write(attempt, portions)
             # From here on the files stay until they are in place, whatever happens: a note may
             # already promise them.
-            places = {file.path.name: f"{file.folder}/{name}" for file in files}
+            places = {file.path.name: f"{file.folder}/{name}{file.path.suffix}" for file in files}
             self._place.publish(attempt, places, task.confirm)
         except (OSError, s3.StoreError) as error:
             raise self._failed("cannot be written", error) from error
@@ -128,7 +131,8 @@ class FilesSink:
         )
 
     def _write(self, attempt: Path, portions: Iterable[Portion]) -> list[TemporaryFile]:
-        with RangeWriter(attempt, self._fields, self._settings.partition_by) as writer:
+        columns = (self._fields, self._settings.partition_by)
+        with RangeWriter(attempt, *columns, file_format=self._settings.format) as writer:
             for portion in portions:
                 writer.write(portion.rows)
                 writer.reject(rejected(portion), folder=REJECTED)

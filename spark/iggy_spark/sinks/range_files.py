@@ -1,4 +1,4 @@
-"""Record batches of one range → temporary Parquet files, one per partition folder."""
+"""Record batches of one range → temporary files, one per partition folder."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from iggy_spark import schema
 from iggy_spark.errors import OptionError, SinkError
-from iggy_spark.sinks import file_names
+from iggy_spark.sinks import file_formats, file_names
 from iggy_spark.sinks.rows import REJECTED_SCHEMA
 
 FOLDERS_MAX = 512  # of one range; more means that partitionBy is too fine
 BUFFERED_BYTES_MAX = 64 << 20  # of one range; then the largest file gets a row group
-COMPRESSION = "zstd"
 DATE_COLUMN = "iggy_date"  # may be named in partitionBy: the day of iggy_timestamp, UTC
 
 _FOLDER_TYPES = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "STRING", "DATE")
@@ -66,15 +64,19 @@ class RangeWriter:
     """Collects batches by folder; `finish` makes the files durable."""
 
     def __init__(
-        self, attempt: Path, fields: Sequence[schema.Field], partition_by: Sequence[str]
+        self,
+        attempt: Path,
+        fields: Sequence[schema.Field],
+        partition_by: Sequence[str],
+        *,
+        file_format: str = "Parquet",
     ) -> None:
         """`attempt` is an empty folder of this attempt alone."""
         self._attempt = attempt
+        self._format = file_format
         self._partition_by = tuple(partition_by)
         # A column that names the folder is not stored again, as Hive, Spark and Arrow expect it.
-        self._schema = pa.schema(
-            [schema.arrow_field(item) for item in fields if item.name not in partition_by]
-        )
+        self._schema = file_formats.file_schema(file_format, fields, partition_by)
         self._files: dict[str, _File] = {}
 
     def __enter__(self) -> Self:
@@ -95,28 +97,28 @@ class RangeWriter:
         """Add rows, each to its folder."""
         if rows.num_rows:
             for folder, part in self._split(rows):
-                self._file(folder, self._schema).add(part.select(self._schema.names))
+                self._file(folder, self._format, self._schema).add(part.select(self._schema.names))
             self._limit_memory()
 
     def reject(self, rows: pa.RecordBatch, *, folder: str) -> None:
         """Add rejected rows to the file of their own folder."""
         if rows.num_rows:
-            self._file(folder, REJECTED_SCHEMA).add(rows)
+            self._file(folder, "Parquet", REJECTED_SCHEMA).add(rows)
             self._limit_memory()
 
     def finish(self) -> list[TemporaryFile]:
         """Close and sync all files."""
         return [file.finish() for file in self._files.values()]
 
-    def _file(self, folder: str, form: pa.Schema) -> _File:
+    def _file(self, folder: str, file_format: str, form: pa.Schema) -> _File:
         if folder not in self._files:
             if len(self._files) >= FOLDERS_MAX:
                 raise SinkError(
                     f"files.partitionBy: {FOLDERS_MAX} folders are not enough for one range of "
                     "messages: partition by a coarser column"
                 )
-            path = self._attempt / f"{len(self._files)}{file_names.SUFFIX}"
-            self._files[folder] = _File(path, folder, form)
+            path = self._attempt / f"{len(self._files)}{file_formats.SUFFIXES[file_format]}"
+            self._files[folder] = _File(path, folder, file_format, form)
         return self._files[folder]
 
     def _limit_memory(self) -> None:
@@ -164,9 +166,9 @@ def _text(value: Any) -> str | None:
 class _File:
     """One temporary file and the rows that wait for its next row group."""
 
-    def __init__(self, path: Path, folder: str, form: pa.Schema) -> None:
+    def __init__(self, path: Path, folder: str, file_format: str, form: pa.Schema) -> None:
         self._path, self._folder, self._schema = path, folder, form
-        self._writer = pq.ParquetWriter(path, form, compression=COMPRESSION)
+        self._writer = file_formats.open_file(file_format, path, form)
         self._buffered: list[pa.RecordBatch] = []
         self._rows = 0
         self.buffered_bytes = 0
@@ -178,7 +180,7 @@ class _File:
 
     def flush(self) -> None:
         if self._buffered:
-            self._writer.write_table(pa.Table.from_batches(self._buffered, self._schema))
+            self._writer.write(pa.Table.from_batches(self._buffered, self._schema))
         self._buffered, self.buffered_bytes = [], 0
 
     def finish(self) -> TemporaryFile:
@@ -193,5 +195,4 @@ class _File:
         return TemporaryFile(self._path, self._folder, self._rows, size_bytes)
 
     def abandon(self) -> None:
-        if self._writer.is_open:
-            self._writer.close()
+        self._writer.close()
