@@ -14,8 +14,9 @@ from iggy_spark import option_values as values_of
 from iggy_spark import points, selection
 from iggy_spark.errors import OptionError
 from iggy_spark.login import CLIENT_NAME_DEFAULT, Login, parse_login
-from iggy_spark.payload import FORMATS, OPTION_NAMES, Payload
+from iggy_spark.payload import FORMATS, ON_ERROR, OPTION_NAMES, Payload
 from iggy_spark.payload import parse as parse_payload
+from iggy_spark.payload import parse_text as parse_transforms
 from iggy_spark.points import Point
 from iggy_spark.selection import Selection, TopicName
 
@@ -44,7 +45,7 @@ class ReadOptions:
     timestamp_strategy: str  # error, latest
     max_offsets_per_trigger: int  # 0: no limit
     max_bytes_per_trigger: int  # 0: no limit
-    min_offsets_per_trigger: int
+    min_offsets_per_trigger: int  # 0: a batch whenever there is anything
     max_trigger_delay_ms: int
     min_partitions: int | None
     consumer_group: str | None
@@ -136,7 +137,7 @@ _TABLE = (
         MAX_BYTES_PER_TRIGGER_DEFAULT,
         mode="stream",
     ),
-    _Option("minOffsetsPerTrigger", values_of.number(1, OFFSETS_PER_TRIGGER_MAX), 1, mode="stream"),
+    _Option("minOffsetsPerTrigger", values_of.number(0, OFFSETS_PER_TRIGGER_MAX), 0, mode="stream"),
     _Option("maxTriggerDelay", values_of.duration_ms, 900_000, mode="stream"),
     _Option("minPartitions", values_of.number(1, MIN_PARTITIONS_MAX)),
     _Option("consumerGroup", values_of.resource_name),
@@ -151,9 +152,11 @@ _TABLE = (
     _Option("failOnDataLoss", values_of.boolean, True),
     _Option("onTopicRecreated", values_of.word("fail", "restart"), "fail", mode="stream"),
     _Option("verifyChecksum", values_of.boolean, True),
-    _Option("payloadFormat", values_of.word(*FORMATS), "raw"),
+    _Option("payloadFormat", values_of.word(*FORMATS, "proto"), "raw"),
     _Option("payloadSchema", values_of.text),
-    _Option("onDecodeError", values_of.word("fail", "keep"), "fail"),
+    _Option("payloadColumns", values_of.text),
+    _Option("transforms", parse_transforms),
+    _Option("onDecodeError", values_of.word(*ON_ERROR), "fail"),
     _Option("stateLocation", values_of.text, mode="stream"),
     _Option("unsafeMovingStart", values_of.boolean, False, mode="stream"),
     _Option("filterPushdown", values_of.boolean, False, mode="batch"),
@@ -165,7 +168,7 @@ _PLANNED = frozenset(
     name.lower()
     for name in (
         "archivePath", "archiveMode", "archive.endpoint", "archive.region", "archive.pathStyle",
-        "archive.credentialsPath", "transforms",
+        "archive.credentialsPath",
     )
 )  # fmt: skip
 
@@ -232,6 +235,8 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
         payload=parse_payload(
             values["payloadFormat"],
             values["payloadSchema"],
+            values["transforms"],
+            columns=values["payloadColumns"],
             on_error=values["onDecodeError"],
             names=OPTION_NAMES,
         ),

@@ -119,7 +119,9 @@ def _subscribed(text: str) -> tuple[TopicName, ...]:
         pairs = json_value("subscribe", text, _SUBSCRIBE)
     else:
         pairs = [part.strip().split("/") for part in text.split(",")]
-    topics = []
+    topics: list[TopicName] = []
+    if not pairs:
+        raise fail("subscribe", text, _SUBSCRIBE)
     for pair in pairs:
         if not isinstance(pair, list) or [type(part) for part in pair] != [str, str]:
             raise fail("subscribe", text, _SUBSCRIBE)
@@ -131,10 +133,10 @@ def distinct(topics: list[TopicName], option: str) -> tuple[TopicName, ...]:
     """In the order of their names, which must tell them apart.
 
     Raises:
-        OptionError: two have one name, there are none, or too many.
+        OptionError: two have one name, or there are too many.
     """
-    if not 1 <= len(topics) <= TOPICS_MAX:
-        raise OptionError(f"{option}: selects {len(topics)} topics, use 1 to {TOPICS_MAX}")
+    if len(topics) > TOPICS_MAX:
+        raise OptionError(f"{option}: selects {len(topics)} topics, at most are {TOPICS_MAX}")
     by_name: dict[str, TopicName] = {}
     for topic in topics:
         if str(topic) in by_name:
@@ -158,11 +160,11 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _assigned(text: str) -> Selection:
     value = json_value("assign", text, _ASSIGN)
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not value:
         raise fail("assign", text, _ASSIGN)
     found: list[tuple[TopicName, Any]] = []
     for name, inner in value.items():
-        if isinstance(inner, dict):
+        if isinstance(inner, dict) and inner:
             found += [(TopicName(name, topic), numbers) for topic, numbers in inner.items()]
         elif name.count("/") == 1:
             found.append((TopicName(*name.split("/")), inner))
