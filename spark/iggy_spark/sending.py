@@ -16,7 +16,7 @@ can be there twice, and is recognised by its id.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -235,13 +235,19 @@ def _ensure(
     if client.get_topic(stream, topic) is not None:
         return
     try:
-        if client.get_stream(stream) is None:
-            client.create_stream(stream)
-    except ClientError as error:  # another task was faster
-        if error.code not in _EXISTS:
-            raise
-    try:
         client.create_topic(stream, topic, partitions_count, options)
+    except ClientError as error:
+        if error.code == ErrorCode.STREAM_ID_NOT_FOUND:
+            _create(lambda: client.create_stream(stream))
+            _create(lambda: client.create_topic(stream, topic, partitions_count, options))
+        elif error.code not in _EXISTS:
+            raise
+
+
+def _create(make: Callable[[], object]) -> None:
+    """Make something, or find that another task was faster."""
+    try:
+        make()
     except ClientError as error:
         if error.code not in _EXISTS:
             raise

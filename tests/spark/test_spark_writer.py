@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -19,6 +20,7 @@ from iggy_spark.messages import read_headers
 from iggy_wire import batch as batches
 from iggy_wire.batch import Message
 from iggy_wire.primitives import PollingStrategy, partition_of_key
+from page_samples import ROOT
 from waiting import wait_until
 
 if TYPE_CHECKING:
@@ -147,6 +149,38 @@ def test_a_repeated_batch_has_the_same_ids(
     assert len({message.id for part in (0, 1) for message in read(topic, part)}) == 100
 
 
+def test_the_program_of_the_page_writes(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
+    login = tmp_path / "login"
+    login.mkdir()
+    (login / "username").write_text(USERNAME)
+    (login / "password").write_text(PASSWORD)
+    page = (ROOT / "docs" / "spark-writing.md").read_text()
+    program = page.split("```python\n")[1].split("```")[0]
+    for name, here in (
+        ("127.0.0.1:8090", topic.address),
+        ("/etc/iggy", str(login)),
+        ("/var/lib/orders", str(tmp_path / "checkpoint")),
+        ('"shop")\n', f'"{topic.stream}")\n'),
+    ):
+        assert name in program
+        program = program.replace(name, here)
+    frame = numbers(spark, tmp_path / "in", 10).selectExpr(
+        "id", "concat('c', id % 3) AS customer", "'2026-01-01' AS day"
+    )
+    names: dict[str, Any] = {"frame": frame}
+
+    exec(program, names)
+    names["query"].awaitTermination()
+
+    found = [message for partition in (0, 1) for message in read(topic, partition)]
+    orders = [json.loads(message.payload) for message in found]
+    assert sorted(order["id"] for order in orders) == list(range(10))
+    headers = {"day": "2026-01-01", "source": "shop"}
+    assert {tuple(read_headers(memoryview(message.headers)).items()) for message in found} == {
+        tuple(headers.items())
+    }
+
+
 def test_a_seed_makes_ids_of_a_batch_write_repeatable(spark: SparkSession, topic: Topic) -> None:
     frame = spark.range(0, 20, 1, 2).selectExpr("concat('m', id) AS payload")
 
@@ -176,6 +210,18 @@ def test_what_cannot_be_written_is_refused_by_name(
     frame = spark.range(0, 1, 1, 1).selectExpr(*columns)
 
     assert told in str(failure(lambda: write(frame, topic, **more)))
+
+
+def test_the_log_says_where_everything_is(spark: SparkSession, topic: Topic) -> None:
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    frame = spark.range(0, 30, 1, 1).selectExpr("concat('m', id) AS payload", "1 AS partition")
+
+    write(frame, topic, partitioning="partition")
+
+    lines = [row.msg for row in spark.tvf.python_worker_logs().collect()]
+    spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+    where = f"{topic.stream}/{topic.name} partition 1 offsets 0-29"
+    assert lines == [f"written: 30 messages in 1 requests: {where}"]
 
 
 def test_a_stream_that_is_updated_is_refused(

@@ -228,6 +228,25 @@ def test_a_missing_topic_is_made_with_its_stream_and_kept(topic: Topic) -> None:
     assert used.partitions_count(stream, "fresh") == 3
 
 
+def test_a_login_needs_the_right_to_send_and_for_keys_the_right_to_look(topic: Topic) -> None:
+    sends = topic.user(send_messages=True)
+    both = topic.user(send_messages=True, read_topic=True)
+    keys = pa.array(["k"])
+
+    Sender(options.parse(topic.options(**sends), mode=None)).send(
+        topic.stream, topic.name, numbered(1), partitions=0
+    )
+    Sender(options.parse(topic.options(**both), mode=None)).send(
+        topic.stream, topic.name, numbered(1), keys=keys
+    )
+    with pytest.raises(BrokerRefused, match=r"get_topic .*lacks the permission"):
+        Sender(options.parse(topic.options(**sends), mode=None)).send(
+            topic.stream, topic.name, numbered(1), keys=keys
+        )
+
+    assert len(read(topic, 0)) + len(read(topic, 1)) == 2
+
+
 def test_a_killed_broker_loses_nothing_acknowledged(tmp_path: Path) -> None:
     with running_broker(tmp_path / "broker", shards=1) as broker:
         with broker.client() as client:
