@@ -211,13 +211,23 @@ def load(path: Path) -> JobConfig:
     """
     try:
         data = path.read_bytes()
-        if len(data) > JOB_FILE_BYTES_MAX:
-            raise OptionError(f"{path}: larger than {JOB_FILE_BYTES_MAX} bytes")
-        config = msgspec.json.decode(data, type=JobConfig)
     except OSError as error:
         raise OptionError(f"--config: {path} cannot be read: {error.strerror}") from error
+    if len(data) > JOB_FILE_BYTES_MAX:
+        raise OptionError(f"{path}: larger than {JOB_FILE_BYTES_MAX} bytes")
+    return parse(data, name=str(path))
+
+
+def parse(data: bytes, *, name: str) -> JobConfig:
+    """Check the content of a job file, which `name` stands for in errors. Starts no Spark.
+
+    Raises:
+        OptionError: a field is wrong; the message names it.
+    """
+    try:
+        config = msgspec.json.decode(data, type=JobConfig)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path}: {error}") from error
+        raise OptionError(f"{name}: {error}") from error
     _check(config)
     return config
 
