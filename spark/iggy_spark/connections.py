@@ -32,7 +32,14 @@ READER_NAME = "iggy-spark"  # the plain consumer that polls; it never stores an 
 _TRANSIENT = frozenset(
     (ErrorCode.TRANSIENT_NOT_COMMITTED, ErrorCode.TRANSIENT_NOT_ACCEPTED, ErrorCode.STALE_CLIENT)
 )
-_LOGIN = frozenset((ErrorCode.INVALID_CREDENTIALS, ErrorCode.UNAUTHENTICATED))
+_LOGIN = frozenset(
+    (
+        ErrorCode.INVALID_CREDENTIALS,
+        ErrorCode.UNAUTHENTICATED,
+        ErrorCode.INVALID_PERSONAL_ACCESS_TOKEN,
+        ErrorCode.PERSONAL_ACCESS_TOKEN_EXPIRED,
+    )
+)
 _clients: dict[tuple[object, ...], Client] = {}
 
 
@@ -53,12 +60,14 @@ class Reach(Protocol):
 
 
 class Calls:
-    """Calls through the process's one connection with this login."""
+    """Calls through the process's one connection with this login, for this use."""
 
-    def __init__(self, reach: Reach) -> None:
-        """Connects at the first call, and again after a loss."""
+    def __init__(self, reach: Reach, *, use: str = "read") -> None:
+        """Connects at the first call, and again after a loss. What one use was answered lies in
+        memory that its next call overwrites, so each use has a connection of its own.
+        """
         self._reach = reach
-        self._key = (os.getpid(), reach.servers, reach.login)
+        self._key = (os.getpid(), reach.servers, reach.login, use)
 
     def call(self, work: Callable[[Client], T]) -> T:
         """The result of `work`, which is done again whenever the broker was lost meanwhile.
