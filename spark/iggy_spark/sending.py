@@ -1,12 +1,12 @@
 """Sending columns of messages to any topic, without Spark: for writers, copies and dead letters.
 
-    sender = Sender(options)                    # servers, login, retry_timeout_ms: see `Reach`
+    receipts = []                               # where everything is that was acknowledged
+    sender = Sender(options, on_receipt=receipts.append)     # servers, login, ...: see `Reach`
     messages = Outgoing.of(payloads, ids=ids, headers=headers)       # Arrow arrays
     sender.send("shop", "orders", messages, partitions=3)            # all into partition 3
     sender.send("shop", "orders", messages, partitions=column)       # int32 per row, null: any
     sender.send("shop", "orders", messages, keys=column)             # by the hash of a key
     sender.send("shop", "orders", messages)                          # the broker takes turns
-    sender.receipts                             # where everything is that was acknowledged
 
 `send` returns when the broker has acknowledged every message. A lost broker is retried for
 `retry_timeout_ms` with the very same bytes, so with the same ids: a message whose answer was lost
@@ -59,15 +59,20 @@ class Sender:
     """Sends over the process's one connection with this login. Not for two threads at a time."""
 
     def __init__(
-        self, reach: Reach, *, batch_bytes: int = BATCH_BYTES, batch_messages: int = BATCH_MESSAGES
+        self,
+        reach: Reach,
+        *,
+        batch_bytes: int = BATCH_BYTES,
+        batch_messages: int = BATCH_MESSAGES,
+        on_receipt: Callable[[Receipt], None] | None = None,
     ) -> None:
         """Connects at the first call. A request has at most `batch_messages`, and `batch_bytes`
-        unless a single message has more.
+        unless a single message has more. `on_receipt` is told of each one that is acknowledged.
         """
-        self._calls = Calls(reach)
+        self._calls = Calls(reach, use="write")
         self._batch_bytes = batch_bytes
         self._batch_messages = batch_messages
-        self.receipts: list[Receipt] = []
+        self._on_receipt = on_receipt
 
     def send(
         self,
@@ -87,7 +92,7 @@ class Sender:
         Raises:
             BadRow: a key is too long or empty, or a partition is not there. Nothing was sent.
             BrokerRefused: no such stream or topic, no permission, the message is too big.
-            BrokerUnavailable: not reached within `retry_timeout_ms`. What `receipts` has is there.
+            BrokerUnavailable: not reached within `retry_timeout_ms`. What was acknowledged stays.
         """
         if keys is not None and partitions is not None:
             raise ValueError("keys and partitions exclude each other")
@@ -120,6 +125,8 @@ class Sender:
                 f"topic {topic!r} in stream {stream!r} does not exist: check the names, or create "
                 "it first"
             )
+        if not found.partitions:
+            raise BrokerRefused(f"topic {topic!r} in stream {stream!r} has no partition: add some")
         return len(found.partitions)
 
     def ensure_topic(
@@ -145,7 +152,9 @@ class Sender:
             messages, bytes_max=self._batch_bytes, count_max=self._batch_messages
         ):
             data = encode.batch(part, origin_timestamp_us=time.time_ns() // 1000)
-            self.receipts.append(self._send_one(stream, topic, partitioning, data, len(part)))
+            receipt = self._send_one(stream, topic, partitioning, data, len(part))
+            if self._on_receipt is not None:
+                self._on_receipt(receipt)
 
     def _send_one(
         self, stream: str, topic: str, partitioning: Partitioning, data: bytearray, count: int

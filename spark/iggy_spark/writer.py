@@ -71,9 +71,9 @@ class _TopicWriter:
                 writer.write(batch)
         except IggySparkError:
             # Spark does not hand over what a failed task has done.
-            _log.warning("task %d failed; %s", place.task, staying(writer.sender.receipts))
+            _log.warning("task %d failed; %s", place.task, staying(writer.receipts))
             raise
-        return Written(place.task, tuple(writer.sender.receipts))
+        return Written(place.task, tuple(writer.receipts))
 
     def _place(self) -> Place:
         raise NotImplementedError

@@ -14,7 +14,7 @@ from iggy_spark import encode, header_blocks
 from iggy_spark.arrow import ID_BYTES
 from iggy_spark.encode import Outgoing
 from iggy_spark.errors import BadRow
-from iggy_spark.sending import Rows, Sender, groups
+from iggy_spark.sending import Receipt, Rows, Sender, groups
 from iggy_spark.write_columns import WriteColumns
 from iggy_spark.write_options import WriteOptions
 
@@ -57,8 +57,12 @@ class RowWriter:
         self._place = place
         self._rows = 0
         self._made: set[tuple[str, str]] = set()
-        self.sender = Sender(
-            options, batch_bytes=options.batch_bytes, batch_messages=options.batch_messages
+        self.receipts: list[Receipt] = []  # one for each request of this task
+        self._sender = Sender(
+            options,
+            batch_bytes=options.batch_bytes,
+            batch_messages=options.batch_messages,
+            on_receipt=self.receipts.append,
         )
 
     def prepare(self) -> None:
@@ -82,7 +86,7 @@ class RowWriter:
         for stream, topic, rows in targets:
             self._ensure(stream, topic)
             chosen = part if rows is None else part.take(rows)
-            self.sender.send(
+            self._sender.send(
                 stream, topic, chosen.messages, partitions=chosen.partitions, keys=chosen.keys
             )
         self._rows += batch.num_rows
@@ -118,7 +122,7 @@ class RowWriter:
     def _ensure(self, stream: str, topic: str) -> None:
         count = self._options.create_partitions
         if count is not None and (stream, topic) not in self._made:
-            self.sender.ensure_topic(stream, topic, count)
+            self._sender.ensure_topic(stream, topic, count)
             self._made.add((stream, topic))
 
 
