@@ -43,7 +43,7 @@ def spark_ddl(options: ReadOptions) -> str:
 def _type(name: str, options: ReadOptions) -> tuple[pa.DataType, str]:
     if name != "value":
         return _TYPES[name]
-    if options.payload.format == "text":
+    if options.payload.format == "text" or options.payload.is_document:
         return pa.string(), "STRING"
     kind = schema.Struct(options.payload.fields)
     return schema.to_arrow(kind), schema.to_ddl(kind)

@@ -5,27 +5,31 @@ JSON: one object per payload, by the JSON standard; a declared field must have i
 no other is converted to it (no number from text, no text from an object, 1.0 is not an INT; an
 integer is a DOUBLE); a missing field and null are null, and refused where the schema says NOT NULL;
 fields that are not declared are ignored. Times are RFC 3339 text, UTC if they name no offset.
+Without a schema the value is the document itself.
+
+Transforms run on the object that was read, in their order, before it is put into columns.
 """
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from decimal import Decimal
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from iggy_spark import payload as declared
 from iggy_spark import schema
 from iggy_spark.arrow import ERROR
+from iggy_spark.formats import json
+from iggy_spark.formats.base import Unreadable
 from iggy_spark.messages import Messages
-from iggy_spark.payload import Payload
-
-FLOAT_MAX = 3.4028234663852886e38
+from iggy_spark.transforms.base import At, Document, Step, TransformError
+from iggy_spark.typed import Columns, Misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Rejected:
     """A payload that does not fit: its row in the batch, what kind of fault, and the reason."""
 
     row: int
-    kind: str  # MalformedJson, SchemaMismatch, MalformedText
+    kind: str  # such as MalformedJson, SchemaMismatch, TransformError
     message: str
     stage: str = "decode"  # or transform
     transform: int | None = None  # which one, from 0; None unless the stage is transform
@@ -59,33 +63,51 @@ class Decoder(Protocol):
         """Decode every payload that can be. `messages` are those that the payloads belong to."""
 
 
-def build(payload: Payload) -> Decoder | None:
-    """The decoder of a payload; None for raw."""
+def build(payload: declared.Payload) -> Decoder | None:
+    """The decoder of a payload; None for raw.
+
+    Raises:
+        OptionError: what the declaration names, such as the key of a mask, is not here.
+    """
     if payload.format == "raw":
         return None
-    return TextDecoder() if payload.format == "text" else JsonDecoder(payload.fields)
+    if payload.format == "text":
+        return TextDecoder()
+    steps = declared.steps(payload)
+    if payload.format != "json":
+        read = declared.form(payload).read
+        return ObjectDecoder(_as_json(read) if steps else read, steps, payload.fields)
+    if steps:
+        return ObjectDecoder(json.read, steps, payload.fields)
+    return JsonDecoder(payload.fields) if payload.fields else DocumentDecoder()
 
 
-def aligned_columns(decoded: Decoded, count: int) -> tuple[pa.Array, pa.Array]:
-    """`value` and `error` columns with a row per payload: one of the two is null in each."""
-    if not decoded.rejected:
-        return decoded.values, pa.nulls(count, ERROR)
-    assert decoded.good_rows is not None
+def aligned_columns(
+    decoded: Decoded, count: int, *, skip: bool = False
+) -> tuple[pa.Array | None, pa.Array, pa.Array]:
+    """Rows, and their columns `value` and `error`, of which one is null in each.
+
+    The rows are the messages that have one, None if all do: a filtered message has none, nor has a
+    rejected one if those are to be skipped.
+    """
+    if decoded.good_rows is None:
+        return None, decoded.values, pa.nulls(count, ERROR)
     position = np.full(count, -1, dtype=np.int64)
     position[decoded.good_rows.to_numpy()] = np.arange(len(decoded.values))
-    values = decoded.values.take(pa.array(position, mask=position < 0))
+    has_row = position >= 0
     errors: list[dict[str, str] | None] = [None] * count
-    for bad in decoded.rejected:
+    for bad in () if skip else decoded.rejected:
+        has_row[bad.row] = True
         errors[bad.row] = {"stage": bad.stage, "class": bad.kind, "message": bad.message}
-    return values, pa.array(errors, ERROR)
+    values = decoded.values.take(pa.array(position, mask=position < 0))
+    if has_row.all():
+        return None, values, pa.array(errors, ERROR)
+    rows = pa.array(np.flatnonzero(has_row))
+    return rows, values.take(rows), pa.array(errors, ERROR).take(rows)
 
 
-def _good_rows(count: int, rejected: Sequence[Rejected]) -> pa.Array | None:
-    if not rejected:
-        return None
-    keep = np.ones(count, dtype=bool)
-    keep[[bad.row for bad in rejected]] = False
-    return pa.array(np.flatnonzero(keep))
+def _good_rows(count: int, numbers: Sequence[int]) -> pa.Array | None:
+    return None if len(numbers) == count else pa.array(numbers, pa.int64())
 
 
 def _views(payloads: pa.Array) -> list[memoryview]:
@@ -105,13 +127,14 @@ class TextDecoder:
             return Decoded(payloads.cast(pa.string()), None, ())
         except pa.ArrowInvalid:
             pass
-        rejected = []
+        rejected, numbers = [], []
         for row, view in enumerate(_views(payloads)):
             try:
                 str(view, "utf-8")
+                numbers.append(row)
             except UnicodeDecodeError as error:
                 rejected.append(Rejected(row, "MalformedText", f"not UTF-8: {error.reason}"))
-        good = _good_rows(len(payloads), rejected)
+        good = pa.array(numbers, pa.int64())
         return Decoded(payloads.take(good).cast(pa.string()), good, tuple(rejected))
 
 
@@ -120,8 +143,8 @@ class JsonDecoder:
 
     def __init__(self, fields: tuple[schema.Field, ...]) -> None:
         """`fields` are the columns of the value."""
-        self._type = schema.Struct(fields)
-        self._decoder = msgspec.json.Decoder(_python_struct(fields))
+        self._columns = Columns(fields)
+        self._decoder = msgspec.json.Decoder(self._columns.row)
 
     def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
         """Decode payload by payload: each is a document of its own."""
@@ -137,111 +160,138 @@ class JsonDecoder:
                 rejected.append(Rejected(row, "SchemaMismatch", str(error)))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 rejected.append(Rejected(row, "MalformedJson", str(error)))
-        try:
-            values = _to_arrow(rows, self._type)
-        except (pa.ArrowException, OverflowError, decimal.InvalidOperation):
-            rows, numbers = self._only_convertible(rows, numbers, rejected)
-            values = _to_arrow(rows, self._type)
-        rejected.sort(key=lambda bad: bad.row)
-        return Decoded(values, _good_rows(len(payloads), rejected), tuple(rejected))
+        return _into_columns(self._columns, rows, numbers, rejected, len(payloads))
 
-    def _only_convertible(
-        self, rows: list[Any], numbers: list[int], rejected: list[Rejected]
-    ) -> tuple[list[Any], list[int]]:
-        """The rows whose values fit their columns; the others join `rejected` with the field."""
-        good_rows, good_numbers = [], []
+
+def _into_columns(
+    columns: Columns,
+    rows: list[Any],
+    numbers: list[int],
+    rejected: list[Rejected],
+    count: int,
+    filtered: int = 0,
+) -> Decoded:
+    """The rows as values; those with a value that does not fit its column join `rejected`."""
+    values = columns.array(rows)
+    if values is None:
+        kept: list[tuple[Any, int]] = []
         for row, number in zip(rows, numbers, strict=True):
-            fault = self._fault(row)
-            if fault is None:
-                good_rows.append(row)
-                good_numbers.append(number)
-            else:
-                rejected.append(Rejected(number, "SchemaMismatch", fault))
-        return good_rows, good_numbers
-
-    def _fault(self, row: Any) -> str | None:
-        for item, value in zip(self._type.fields, msgspec.structs.astuple(row), strict=True):
             try:
-                _to_arrow([value], item.type)
-            except (pa.ArrowException, OverflowError, decimal.InvalidOperation):
-                return f"value does not fit {schema.to_ddl(item.type)} - at `$.{item.name}`"
-        return None
+                columns.check(row)
+                kept.append((row, number))
+            except Misfit as error:
+                rejected.append(Rejected(number, "SchemaMismatch", str(error)))
+        numbers = [number for _, number in kept]
+        values = columns.array([row for row, _ in kept])
+        rejected.sort(key=lambda bad: bad.row)
+    assert values is not None, "every row was checked"
+    return Decoded(values, _good_rows(count, numbers), tuple(rejected), filtered)
 
 
-def _python_struct(fields: tuple[schema.Field, ...]) -> type[msgspec.Struct]:
-    members: list[Any] = []
-    renamed: dict[str, str] = {}
-    for number, item in enumerate(fields):
-        # Any text may be a JSON key, only an identifier may be a Python field.
-        name = f"field_{number}"
-        renamed[name] = item.name
-        kind = _python_type(item.type)
-        members.append((name, kind | None, None) if item.nullable else (name, kind))
-    return msgspec.defstruct("Row", members, rename=renamed, frozen=True, gc=False, kw_only=True)
+class DocumentDecoder:
+    """JSON objects without a schema: checked, and kept as they are."""
+
+    def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
+        """Values are the payloads as text."""
+        numbers: list[int] = []
+        rejected: list[Rejected] = []
+        for row, view in enumerate(_views(payloads)):
+            try:
+                json.read(view)
+                numbers.append(row)
+            except Unreadable as error:
+                rejected.append(Rejected(row, error.kind, str(error)))
+        good = _good_rows(len(payloads), numbers)
+        chosen = payloads if good is None else payloads.take(good)
+        return Decoded(chosen.cast(pa.string()), good, tuple(rejected))
 
 
-def _whole(bits: int) -> Any:
-    return Annotated[int, msgspec.Meta(ge=-(1 << (bits - 1)), le=(1 << (bits - 1)) - 1)]
+class ObjectDecoder:
+    """Payloads that are read as objects, transformed, and put into columns or made JSON again."""
+
+    def __init__(
+        self,
+        read: Callable[[memoryview], Document],
+        steps: Sequence[Step],
+        fields: tuple[schema.Field, ...],
+    ) -> None:
+        """`read` raises Unreadable. Without `fields` the value is the document as JSON."""
+        self._read = read
+        self._steps = tuple(steps)
+        self._columns = Columns(fields) if fields else None
+        # JSON's keys are texts. Without transforms an object has the columns' own types.
+        self._as_json = bool(steps)
+
+    def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
+        """Decode payload by payload: each is a document of its own."""
+        rows: list[Any] = []
+        numbers: list[int] = []
+        rejected: list[Rejected] = []
+        filtered = 0
+        at = At(messages)
+        for row, view in enumerate(_views(payloads)):
+            at.row = row
+            try:
+                found = self._row(view, at)
+            except _Reject as reject:
+                rejected.append(reject.rejected)
+                continue
+            if found is None:
+                filtered += 1
+            else:
+                rows.append(found)
+                numbers.append(row)
+        count = len(payloads)
+        if self._columns is not None:
+            return _into_columns(self._columns, rows, numbers, rejected, count, filtered)
+        values = pa.array(rows, pa.binary()).cast(pa.string())
+        return Decoded(values, _good_rows(count, numbers), tuple(rejected), filtered)
+
+    def _row(self, view: memoryview, at: At) -> Any:
+        """The row of one payload; None if a transform drops the message."""
+        try:
+            document: Document | None = self._read(view)
+        except Unreadable as error:
+            raise _Reject(Rejected(at.row, error.kind, str(error))) from error
+        if self._steps:
+            document = self._transformed(document, at)
+            if document is None:
+                return None
+        try:
+            if self._columns is None:
+                return json.encode(document)
+            return msgspec.convert(document, self._columns.row, str_keys=self._as_json)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise _Reject(Rejected(at.row, "SchemaMismatch", str(error))) from error
+
+    def _transformed(self, document: Document, at: At) -> Document | None:
+        at.step = 0
+        try:
+            for step in self._steps:
+                document = step(document, at)
+                if document is None:
+                    return None
+                at.step += 1
+        except (TransformError, RecursionError) as error:
+            reject = Rejected(at.row, "TransformError", str(error), "transform", at.step)
+            raise _Reject(reject) from error
+        return document
 
 
-_PYTHON_TYPES: dict[str, Any] = {
-    "BOOLEAN": bool,
-    "TINYINT": _whole(8),
-    "SMALLINT": _whole(16),
-    "INT": _whole(32),
-    "BIGINT": _whole(64),
-    "FLOAT": Annotated[float, msgspec.Meta(ge=-FLOAT_MAX, le=FLOAT_MAX)],
-    "DOUBLE": float,
-    "STRING": str,
-    "BINARY": bytes,  # base64, as JSON has no bytes
-    "DATE": datetime.date,
-    "TIMESTAMP": datetime.datetime,
-    "TIMESTAMP_NTZ": Annotated[datetime.datetime, msgspec.Meta(tz=False)],
-}
+def _as_json(read: Callable[[memoryview], Document]) -> Callable[[memoryview], Document]:
+    """The objects as JSON has them: times, dates and bytes are texts to transforms."""
+
+    def read_json(payload: memoryview) -> Document:
+        document: Document = msgspec.to_builtins(
+            read(payload), builtin_types=(Decimal,), str_keys=True
+        )
+        return document
+
+    return read_json
 
 
-def _python_type(kind: schema.Type) -> Any:
-    if isinstance(kind, schema.Struct):
-        return _python_struct(kind.fields)
-    if isinstance(kind, schema.Array):
-        return list[_python_type(kind.element) | None]  # type: ignore[misc]
-    return _PYTHON_TYPES.get(kind.ddl, decimal.Decimal)
+class _Reject(Exception):
+    """A message that is set aside."""
 
-
-def _to_arrow(values: Sequence[Any], kind: schema.Type) -> pa.Array:
-    """Decoded values, None for null, as an Arrow array of the declared type."""
-    if isinstance(kind, schema.Scalar):
-        if kind.ddl.startswith("DECIMAL"):
-            return _decimals(values, kind.arrow)
-        return pa.array(values, kind.arrow)
-    missing = [value is None for value in values]
-    if isinstance(kind, schema.Array):
-        return _lists(values, kind, missing)
-    width = len(kind.fields)
-    nothing = (None,) * width
-    astuple = msgspec.structs.astuple
-    rows = [nothing if value is None else astuple(value) for value in values]
-    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * width
-    children = [_to_arrow(c, item.type) for c, item in zip(columns, kind.fields, strict=True)]
-    mask = pa.array(missing, pa.bool_()) if any(missing) else None
-    fields = [schema.arrow_field(item) for item in kind.fields]
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
-
-
-def _lists(values: Sequence[Any], kind: schema.Array, missing: list[bool]) -> pa.Array:
-    flat = [element for value in values if value is not None for element in value]
-    lengths = [0 if value is None else len(value) for value in values]
-    ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))).astype(np.int32)
-    mask = pa.array(missing, pa.bool_()) if any(missing) else None
-    return pa.ListArray.from_arrays(
-        pa.array(ends), _to_arrow(flat, kind.element), type=schema.to_arrow(kind), mask=mask
-    )
-
-
-def _decimals(values: Sequence[decimal.Decimal | None], kind: pa.DataType) -> pa.Array:
-    # Arrow refuses a value with more digits than the scale, and so the row is rejected: rounding
-    # money silently is worse. NaN and Infinity are decimals to Python but to no database.
-    for value in values:
-        if value is not None and not value.is_finite():
-            raise OverflowError("not a finite decimal")
-    return pa.array(values, kind)
+    def __init__(self, rejected: Rejected) -> None:
+        self.rejected = rejected

@@ -6,7 +6,7 @@ A parser of our own, because Spark's lives in its JVM and a schema is checked be
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,13 +34,21 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
+class Map:
+    """Values by key. Keys are texts or whole numbers; values may be null."""
+
+    key: Scalar
+    value: Type
+
+
+@dataclass(frozen=True, slots=True)
 class Struct:
     """Named parts."""
 
     fields: tuple[Field, ...]
 
 
-Type = Scalar | Array | Struct
+Type = Scalar | Array | Map | Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,7 @@ _SCALARS = {
     "TIMESTAMP_LTZ": ("TIMESTAMP", pa.timestamp("us", tz="UTC")),
     "TIMESTAMP_NTZ": ("TIMESTAMP_NTZ", pa.timestamp("us")),
 }
+KEY_TYPES = ("STRING", "TINYINT", "SMALLINT", "INT", "BIGINT")  # what keys of JSON can be read as
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z0-9_]+)|([<>(),:]))")
 
 
@@ -84,6 +93,20 @@ def parse(text: str, *, name: str) -> tuple[Field, ...]:
         OptionError: not DDL, an unknown type, a name twice, or too many or too deep fields.
     """
     return _Parser(text, name).fields_to_the_end()
+
+
+def fault_of(fields: Sequence[Field]) -> str | None:
+    """Why these cannot be the fields of one struct; None if they can."""
+    if not fields:
+        return "there are no fields"
+    if len(fields) > FIELDS_MAX:
+        return f"more than {FIELDS_MAX} fields"
+    seen: set[str] = set()
+    for item in fields:
+        if item.name.lower() in seen:  # Spark compares column names without case
+            return f"field {item.name!r} is there twice"
+        seen.add(item.name.lower())
+    return None
 
 
 class _Parser:
@@ -139,13 +162,9 @@ class _Parser:
         fields = [self._field(separator)]
         while self._take(","):
             fields.append(self._field(separator))
-        seen: set[str] = set()
-        for item in fields:
-            if item.name.lower() in seen:  # Spark compares column names without case
-                raise self._error(f"field {item.name!r} is there twice")
-            seen.add(item.name.lower())
-        if len(fields) > FIELDS_MAX:
-            raise self._error(f"more than {FIELDS_MAX} fields")
+        fault = fault_of(fields)
+        if fault is not None:
+            raise self._error(fault)
         return tuple(fields)
 
     def _field(self, separator: str | None) -> Field:
@@ -170,10 +189,8 @@ class _Parser:
             return Scalar(*_SCALARS[word])
         if word in ("DECIMAL", "DEC", "NUMERIC"):
             return self._decimal(field)
-        if word in ("ARRAY", "STRUCT"):
+        if word in ("ARRAY", "MAP", "STRUCT"):
             return self._nested(word, field)
-        if word == "MAP":
-            raise self._error(f"field {field!r}: MAP is not in this version, use STRUCT or STRING")
         raise self._error(f"field {field!r}: {word} is not a type")
 
     def _nested(self, word: str, field: str) -> Type:
@@ -182,10 +199,22 @@ class _Parser:
             raise self._error(f"field {field!r}: nested deeper than {DEPTH_MAX}")
         self._expect("<")
         kind: Type
-        kind = Array(self._type(field)) if word == "ARRAY" else Struct(self._fields(separator=":"))
+        if word == "ARRAY":
+            kind = Array(self._type(field))
+        elif word == "STRUCT":
+            kind = Struct(self._fields(separator=":"))
+        else:
+            kind = self._map(field)
         self._expect(">")
         self._depth -= 1
         return kind
+
+    def _map(self, field: str) -> Map:
+        key = self._type(field)
+        if not isinstance(key, Scalar) or key.ddl not in KEY_TYPES:
+            raise self._error(f"field {field!r}: a key of MAP is one of {', '.join(KEY_TYPES)}")
+        self._expect(",")
+        return Map(key, self._type(field))
 
     def _decimal(self, field: str) -> Scalar:
         precision, scale = "10", "0"
@@ -199,8 +228,17 @@ class _Parser:
             or not int(scale) <= int(precision) <= DECIMAL_DIGITS_MAX
         ):
             raise self._error(f"field {field!r}: DECIMAL({precision},{scale}) is not possible")
-        ddl = f"DECIMAL({int(precision)},{int(scale)})"
-        return Scalar(ddl, pa.decimal128(int(precision), int(scale)))
+        return decimal(int(precision), int(scale))
+
+
+def scalar(word: str) -> Scalar:
+    """The type of a DDL word such as BIGINT."""
+    return Scalar(*_SCALARS[word])
+
+
+def decimal(precision: int, scale: int) -> Scalar:
+    """DECIMAL of so many digits, `scale` of them behind the point."""
+    return Scalar(f"DECIMAL({precision},{scale})", pa.decimal128(precision, scale))
 
 
 def to_arrow(kind: Type) -> pa.DataType:
@@ -209,6 +247,8 @@ def to_arrow(kind: Type) -> pa.DataType:
         return kind.arrow
     if isinstance(kind, Array):
         return pa.list_(pa.field("element", to_arrow(kind.element), nullable=True))
+    if isinstance(kind, Map):
+        return pa.map_(to_arrow(kind.key), pa.field("value", to_arrow(kind.value), nullable=True))
     return pa.struct([arrow_field(item) for item in kind.fields])
 
 
@@ -223,6 +263,8 @@ def to_ddl(kind: Type) -> str:
         return kind.ddl
     if isinstance(kind, Array):
         return f"ARRAY<{to_ddl(kind.element)}>"
+    if isinstance(kind, Map):
+        return f"MAP<{to_ddl(kind.key)}, {to_ddl(kind.value)}>"
     parts = ", ".join(f"{quote(item.name)}: {_with_null(item)}" for item in kind.fields)
     return f"STRUCT<{parts}>"
 

@@ -136,7 +136,9 @@ def test_nested_values_and_nulls_at_every_level() -> None:
 def test_rows_and_reasons_stay_in_line() -> None:
     found = decoded(decoder(), payloads(b"x", {"id": 1}, b"y", {"id": 2}))
 
-    values, errors = decode.aligned_columns(found, 4)
+    rows, values, errors = decode.aligned_columns(found, 4)
+
+    assert rows is None
 
     assert [value and value["id"] for value in values.to_pylist()] == [None, 1, None, 2]
     assert [error and error["class"] for error in errors.to_pylist()] == [

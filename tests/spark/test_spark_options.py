@@ -314,7 +314,7 @@ def test_a_schema_is_read_and_written_back() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "id", "id BIGINT,", "id BIGINT x", "a INT, A INT", "m MAP<STRING, INT>", "d DECIMAL(40,2)",
+    ["", "id", "id BIGINT,", "id BIGINT x", "a INT, A INT", "m MAP<DOUBLE, INT>", "d DECIMAL(40,2)",
      "d DECIMAL(2,3)", "a ARRAY<INT", "a ARRAY INT", "a;b INT", "a INT NOT", "a " + "ARRAY<" * 20],
 )  # fmt: skip
 def test_a_wrong_schema_names_the_option(text: str) -> None:

@@ -41,10 +41,13 @@ def none_rejected() -> pa.RecordBatch:
 
 
 def table_fields(payload: Payload) -> tuple[schema.Field, ...]:
-    """The columns of the table: JSON's declared fields, `value` for text, `payload` for raw."""
+    """The columns of the table: the declared fields; `value` for text, `payload` for raw, and
+    `document` for JSON without a schema.
+    """
     fields = payload.fields
-    if payload.format == "text":
-        fields = (schema.Field("value", schema.Scalar("STRING", pa.string()), nullable=False),)
+    if payload.format == "text" or payload.is_document:
+        name = "document" if payload.is_document else "value"
+        fields = (schema.Field(name, schema.Scalar("STRING", pa.string()), nullable=False),)
     elif payload.format == "raw":
         fields = (schema.Field("payload", schema.Scalar("BINARY", pa.binary()), nullable=False),)
     return (*fields, *METADATA)

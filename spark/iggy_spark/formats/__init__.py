@@ -1,0 +1,1 @@
+"""Payload formats that give objects: bytes → document, and the columns of their schemas."""
