@@ -46,16 +46,16 @@ def complete_stream(context: click.Context, parameter: click.Parameter, text: st
 
 def complete_topic(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
     """Names of the stream's topics."""
-    stream = context.params.get("stream")
-    if not isinstance(stream, str):
+    stream = _argument(context, "stream", 0)
+    if stream is None:
         return []
     return _names(context, text, lambda client: (item.name for item in client.get_topics(stream)))
 
 
 def complete_group(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
     """Names of the topic's groups."""
-    stream, topic = context.params.get("stream"), context.params.get("topic")
-    if not isinstance(stream, str) or not isinstance(topic, str):
+    stream, topic = _argument(context, "stream", 0), _argument(context, "topic", 1)
+    if stream is None or topic is None:
         return []
     return _names(
         context, text, lambda client: (item.name for item in client.get_groups(stream, topic))
@@ -80,6 +80,14 @@ def _names(context: click.Context, text: str, ask: Callable[[Client], Iterable[s
             return sorted(name for name in ask(client) if name.startswith(text))
     except (CommandError, ClientError, LinkError, OSError):
         return []
+
+
+def _argument(context: click.Context, name: str, index: int) -> str | None:
+    """An argument that stands already. Behind an option without its value click parses none."""
+    value = context.params.get(name)
+    if value is None and index < len(context.args):
+        value = context.args[index]
+    return value if isinstance(value, str) else None
 
 
 def _data(context: click.Context) -> Path:
