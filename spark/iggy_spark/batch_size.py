@@ -13,12 +13,13 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
 )
 
-from iggy_spark.offsets import Advance, Kept, Place, TopicState, rows_within
+from iggy_spark.offsets import Advance, Kept, Place, TopicState, limit_end, rows_within
 from iggy_spark.options import ReadOptions
 from iggy_spark.topics import Topics
 
 SAMPLE_MESSAGES: Final = 16  # to learn how large messages are
 SAMPLE_BYTES: Final = 64 << 10  # about; one message at least
+SLACK: Final = 1.25  # how far an estimate may pass the limit: no two samples are the same
 
 
 class BatchSize:
@@ -51,34 +52,46 @@ class BatchSize:
         bytes_max = self._options.max_bytes_per_trigger
         if isinstance(limit, ReadMaxBytes):
             bytes_max = limit.max_bytes
-        rows = self._rows_within(found, states, bytes_max) if bytes_max else None
-        given = [most for most in (rows_max, rows) if most is not None]
-        return min(given, default=None)
-
-    def _rows_within(
-        self, found: Advance, states: Iterable[TopicState], bytes_max: int
-    ) -> int | None:
-        backlog = found.backlog
         kept: dict[Place, Kept] = {
             (state.name, number): amount
             for state in states
             for number, amount in state.kept.items()
         }
         # The size of all that a partition holds is known for nothing.
-        if sum(kept[place].size_bytes for place in backlog if place in kept) <= bytes_max:
-            return None
-        start = found.start.places
-        sizes = {
-            place: self._message_bytes(place, start[place], kept.get(place)) for place in backlog
-        }
-        return rows_within(backlog, sizes, bytes_max)
+        there = sum(kept[place].size_bytes for place in found.backlog if place in kept)
+        if not bytes_max or there <= bytes_max:
+            return rows_max
+        return self._rows_within(found, kept, rows_max, bytes_max)
 
-    def _message_bytes(self, place: Place, offset: int, kept: Kept | None) -> float:
-        """Learned from messages at the start of the batch, which are nearest to those in it."""
-        average = kept.size_bytes / kept.messages if kept is not None and kept.messages else 1.0
-        count = max(1, min(SAMPLE_MESSAGES, int(SAMPLE_BYTES / max(1.0, average))))
+    def _rows_within(
+        self, found: Advance, kept: dict[Place, Kept], rows_max: int | None, bytes_max: int
+    ) -> int:
+        """Learned from messages at the start of the batch and, as sizes change, at its end."""
+        start, backlog = found.start.places, found.backlog
+        first = {place: self._message_bytes(place, start[place], kept) for place in backlog}
+        rows = rows_within(backlog, first, bytes_max)
+        rows = rows if rows_max is None else min(rows, rows_max)
+        while rows > 1:
+            size_bytes = 0.0
+            for place, end in limit_end(found, rows).places.items():
+                if end > start[place]:
+                    last = self._message_bytes(place, end, kept, before=True)
+                    size_bytes += (end - start[place]) * (first[place] + last) / 2
+            if size_bytes <= SLACK * bytes_max:
+                break
+            rows //= 2
+        return rows
+
+    def _message_bytes(
+        self, place: Place, offset: int, kept: dict[Place, Kept], *, before: bool = False
+    ) -> float:
+        """Size of the messages at an offset, or just `before` it."""
         topic, number = place
-        sample = self._topics.connection(topic).message_bytes(number, offset, count=count)
+        held = kept.get(place, Kept(0, 0))
+        average = held.size_bytes / held.messages if held.messages else 1.0
+        count = max(1, min(SAMPLE_MESSAGES, int(SAMPLE_BYTES / max(1.0, average))))
+        at = max(0, offset - count) if before else offset
+        sample = self._topics.connection(topic).message_bytes(number, at, count=count)
         return average if sample is None else sample
 
     def holds_back(self, rows: int) -> bool:
