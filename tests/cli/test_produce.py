@@ -322,10 +322,13 @@ def test_it_speaks_tls_and_checks_whom_it_speaks_to(topic: TopicProgram, tmp_pat
     known, other = authority(tmp_path / "a", "127.0.0.1"), authority(tmp_path / "b", "127.0.0.1")
     with tls_front(topic.broker.address, known) as front:
         place = ["--servers", front.address, topic.stream, "orders", "--tls"]
-        arguments = [("produce", *place, "--ca", one.certificate) for one in (known, other)]
         good, bad = (
-            run_program(*one, environment=topic.environment, stdin=b"a") for one in arguments
-        )
+            run_program(
+                "produce", *place, "--ca", one.certificate,
+                environment=topic.environment, stdin=b"a",
+            )
+            for one in (known, other)
+        )  # fmt: skip
         read = run_program(
             "consume", *place, "--ca", known.certificate, "--output", "raw",
             environment=topic.environment,
