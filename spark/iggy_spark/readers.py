@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from iggy_spark import offsets, starts
+from iggy_spark import offsets, pushdown, starts
 from iggy_spark.batch_size import BatchSize
 from iggy_spark.batches import record_batches
 from iggy_spark.errors import OptionError
@@ -71,6 +77,44 @@ class IggyBatchReader(RangeReader, DataSourceReader):
             first.append(start)
             last.append(starts.resolve_end(self._options, state, connection, start))
         return QueryOffsets.of(first), QueryOffsets.of(last)
+
+
+class IggyFilteringReader(IggyBatchReader):
+    """The same, for what filters leave of it. A class of its own: Spark refuses a reader that can
+    push filters down where `spark.sql.python.filterPushdown.enabled` is off.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        """Opens nothing."""
+        super().__init__(options)
+        self._bounds = pushdown.Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Remember what the filters say of partitions, offsets and times; return the rest."""
+        self._bounds, left = pushdown.narrow(filters)
+        return left
+
+    def _span(self) -> tuple[QueryOffsets, QueryOffsets]:
+        start, end = super()._span()
+        topics = [self._narrowed(item, end.topics[name]) for name, item in start.topics.items()]
+        return QueryOffsets.of(a for a, _ in topics), QueryOffsets.of(b for _, b in topics)
+
+    def _narrowed(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
+        bounds, connection = self._bounds, self._topics.connection(start.topic)
+        wanted = bounds.partitions
+        firsts, ends = {}, {}
+        for number, until in end.positions.items():
+            if wanted is not None and number not in wanted:
+                continue
+            first, last = max(start.positions[number], bounds.first), min(until, bounds.end)
+            if bounds.first_us is not None and first < last:
+                found = connection.at_time(number, max(0, bounds.first_us))
+                first = max(first, until if found is None else found)
+            if bounds.end_us is not None and first < last:
+                found = connection.at_time(number, max(0, bounds.end_us))
+                last = last if found is None else min(last, found)
+            firsts[number], ends[number] = first, max(first, last)
+        return replace(start, positions=firsts), replace(end, positions=ends)
 
 
 class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

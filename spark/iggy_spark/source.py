@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class IggyDataSource(DataSource):
-    """One topic of an Iggy broker as rows."""
+    """Topics of an Iggy broker as rows."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Options as Spark hands them over; they are checked when they are used."""
@@ -50,9 +50,10 @@ class IggyDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read of the columns in `schema`."""
-        from iggy_spark.readers import IggyBatchReader
+        from iggy_spark.readers import IggyBatchReader, IggyFilteringReader
 
-        return IggyBatchReader(self._options("batch", schema))
+        options = self._options("batch", schema)
+        return (IggyFilteringReader if options.filter_pushdown else IggyBatchReader)(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A streaming read of the columns in `schema`."""
