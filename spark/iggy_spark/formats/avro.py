@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -40,6 +41,39 @@ _FAULTS = (
     decimal.InvalidOperation,
 )
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH_DAY = _EPOCH.toordinal()
+
+
+def _day(number: int, *_: Any) -> datetime.date | int:
+    try:
+        return datetime.date.fromordinal(_EPOCH_DAY + number)
+    except (ValueError, OverflowError):
+        return number
+
+
+def _time(unit_us: int, zone: datetime.tzinfo | None) -> Callable[..., datetime.datetime | int]:
+    epoch = _EPOCH.replace(tzinfo=zone)
+
+    def read(number: int, *_: Any) -> datetime.datetime | int:
+        try:
+            return epoch + datetime.timedelta(microseconds=number * unit_us)
+        except OverflowError:
+            return number
+
+    return read
+
+
+# fastavro's way of adding logical types; the keys are its own: type and logical type.
+fastavro.read.LOGICAL_READERS.update(
+    {
+        f"int-{avro_columns.OURS}date": _day,
+        f"long-{avro_columns.OURS}timestamp-millis": _time(1000, datetime.UTC),
+        f"long-{avro_columns.OURS}timestamp-micros": _time(1, datetime.UTC),
+        f"long-{avro_columns.OURS}local-timestamp-millis": _time(1000, None),
+        f"long-{avro_columns.OURS}local-timestamp-micros": _time(1, None),
+    }
+)
 _NATIVE: Any = {"builtin_types": (bytes, datetime.datetime, datetime.date, decimal.Decimal)}
 
 
@@ -62,7 +96,9 @@ class AvroFormat:
         self._unions = found.unions
         self._name = name
         try:
-            self._schema = fastavro.parse_schema(avro_columns.readable(given))
+            rewritten = avro_columns.for_fastavro(given, prefix=avro_columns.OURS)
+            self._schema = fastavro.parse_schema(rewritten)
+            self._written = fastavro.parse_schema(avro_columns.for_fastavro(given))
         except (SchemaParseException, UnknownType, *_FAULTS) as error:
             raise OptionError(f"{name}: no Avro schema: {error}") from error
         self._columns = Columns(self.fields)
@@ -119,7 +155,7 @@ class AvroFormat:
         target = io.BytesIO()
         try:
             row = msgspec.convert(document, self._columns.row, str_keys=True)
-            fastavro.schemaless_writer(target, self._schema, msgspec.to_builtins(row, **_NATIVE))
+            fastavro.schemaless_writer(target, self._written, msgspec.to_builtins(row, **_NATIVE))
         except (msgspec.ValidationError, *_FAULTS) as error:
             raise Unreadable("SchemaMismatch", _reason(error)) from error
         return target.getvalue()

@@ -33,13 +33,16 @@ _PRIMITIVES = {
     "string": "STRING",
     "bytes": "BINARY",
 }
-_LOGICAL = {  # with the type that may carry it (Avro 1.12)
-    ("int", "date"): "DATE",
-    ("long", "timestamp-millis"): "TIMESTAMP",
-    ("long", "timestamp-micros"): "TIMESTAMP",
-    ("long", "local-timestamp-millis"): "TIMESTAMP_NTZ",
-    ("long", "local-timestamp-micros"): "TIMESTAMP_NTZ",
+_LOGICAL = {
+    "date": "DATE",
+    "timestamp-millis": "TIMESTAMP",
+    "timestamp-micros": "TIMESTAMP",
+    "local-timestamp-millis": "TIMESTAMP_NTZ",
+    "local-timestamp-micros": "TIMESTAMP_NTZ",
 }
+# Our own readers of these types give a time that no calendar has as the number that it is, so that
+# it is told with its path when it does not fit the column.
+OURS = "iggy-"
 _NULLS: tuple[Any, ...] = ("null", {"type": "null"})
 _NAMED = ("record", "error", "enum", "fixed")
 
@@ -100,11 +103,10 @@ class Walk:
             return schema.Map(
                 schema.scalar("STRING"), self._element(given.get("values"), f"{path}.*", space)
             )
-        logical = given.get("logicalType")
-        if logical == "decimal" and kind == "bytes":
+        if _logical(given) == "decimal":
             return self._decimal(given, path)
-        if isinstance(kind, str) and (kind, logical) in _LOGICAL:
-            return schema.scalar(_LOGICAL[kind, logical])
+        if _logical(given) is not None:
+            return schema.scalar(_LOGICAL[_logical(given)])
         return self._type(kind, path, space)
 
     def _element(self, given: Any, path: str, space: str) -> schema.Type:
@@ -122,7 +124,10 @@ class Walk:
         if given["type"] == "enum":
             return schema.scalar("STRING")
         if given["type"] == "fixed":
-            decimal = given.get("logicalType") == "decimal"
+            # Without bytes a payload of ten bytes could hold a list that never ends.
+            if not isinstance(given.get("size"), int) or given["size"] < 1:
+                raise self._error(path, f"a fixed of size {given.get('size')!r:.20}")
+            decimal = _logical(given) == "decimal"
             return self._decimal(given, path) if decimal else schema.scalar("BINARY")
         self._inside[-1] = full
         return self._record(given, path, space)
@@ -184,18 +189,29 @@ def _branches(union: list[Any]) -> list[Any]:
     return [branch for branch in union if branch not in _NULLS]
 
 
-def readable(given: Any) -> Any:
+def _logical(given: dict[str, Any]) -> Any:
+    """The logical type, if it has a column of its own and the right type beneath; else None."""
+    kind, logical = given.get("type"), given.get("logicalType")
+    if logical == "decimal":
+        return logical if kind in ("bytes", "fixed") else None
+    carrier = "int" if logical == "date" else "long"  # Avro 1.12
+    return logical if isinstance(logical, str) and logical in _LOGICAL and kind == carrier else None
+
+
+def for_fastavro(given: Any, *, prefix: str = "") -> Any:
     """The schema for fastavro: the same bytes, but values come as the columns want them.
 
     A branch of a union of several types becomes a record with that one field: a record has no
-    bytes of its own. Logical types without a column of their own are taken off.
+    bytes of its own. Logical types without a column of their own are taken off; those of times get
+    the prefix.
     """
-    return _Readable().of(given)
+    return _Rewrite(prefix).of(given)
 
 
-class _Readable:
-    def __init__(self) -> None:
+class _Rewrite:
+    def __init__(self, prefix: str) -> None:
         self._members = 0
+        self._prefix = prefix
 
     def of(self, given: Any) -> Any:
         if isinstance(given, list):
@@ -203,9 +219,9 @@ class _Readable:
         if not isinstance(given, dict):
             return given
         made = {key: value for key, value in given.items() if key not in ("logicalType", "default")}
-        kind, logical = given.get("type"), given.get("logicalType")
-        if (kind, logical) in _LOGICAL or (kind in ("bytes", "fixed") and logical == "decimal"):
-            made["logicalType"] = logical
+        logical = _logical(given)
+        if logical is not None:
+            made["logicalType"] = logical if logical == "decimal" else f"{self._prefix}{logical}"
         for part in ("type", "items", "values"):
             if isinstance(made.get(part), (dict, list)):
                 made[part] = self.of(made[part])
