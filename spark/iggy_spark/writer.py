@@ -93,7 +93,7 @@ class IggyBatchWriter(_TopicWriter, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task has failed for good: say what is there all the same."""
-        _log.warning("the write failed; %s", staying(_receipts(messages)))
+        _log.warning("the write failed; of tasks that were done %s", staying(_receipts(messages)))
 
     def _place(self) -> Place:
         return Place(self._seed, 0, _task().partitionId())
@@ -108,7 +108,8 @@ class IggyStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task has failed for good: say what is there all the same."""
-        _log.warning("batch %d failed; %s", batchId, staying(_receipts(messages)))
+        told = staying(_receipts(messages))
+        _log.warning("batch %d failed; of tasks that were done %s", batchId, told)
 
     def _place(self) -> Place:
         task = _task()
@@ -158,5 +159,5 @@ def summary(receipts: Sequence[Receipt]) -> str:
 def staying(receipts: Sequence[Receipt]) -> str:
     """What nobody can take back."""
     if not receipts:
-        return "nothing that was acknowledged stays"
-    return f"acknowledged and staying in the topic: {summary(receipts)}"
+        return "nothing is in a topic"
+    return f"this stays in topics: {summary(receipts)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -19,7 +19,8 @@ from iggy_spark import errors
 from iggy_spark.messages import read_headers
 from iggy_wire import batch as batches
 from iggy_wire.batch import Message
-from iggy_wire.primitives import PollingStrategy, partition_of_key
+from iggy_wire.options import pair_bytes
+from iggy_wire.primitives import Partitioning, PollingStrategy, partition_of_key
 from page_samples import ROOT
 from waiting import wait_until
 
@@ -109,6 +110,27 @@ def test_a_streaming_write_carries_every_column(
     run(frame, topic, tmp_path / "checkpoint", partitioning="partition", ids="column", **MADE)
 
     check_everything(topic)
+
+
+def test_what_was_read_can_be_written_as_it_is(spark: SparkSession, topic: Topic) -> None:
+    number = (1).to_bytes(4, "little")
+    headers = [b"", pair_bytes(2, b"a", 6, number) + pair_bytes(6, number, 2, b"text")]
+    for partition in (0, 1):
+        messages = [Message(b"m%d" % n, id=n + 1, headers=headers[n % 2]) for n in range(20)]
+        to = Partitioning.partition(partition)
+        topic.client.send(topic.stream, topic.name, to, messages)
+    columns = {"columns": "partition,id,payload", "includeHeaders": "true"}
+    frame = spark.read.format("iggy").options(**topic.options(**columns)).load()
+
+    write(frame, topic, partitioning="partition", ids="column", **MADE | {"topic": "copy"})
+
+    for partition in (0, 1):
+        here, there = read(topic, partition), read(topic, partition, "copy")
+        for one in (here, there):
+            assert [message.id for message in one] == list(range(1, 21))
+        assert [(message.payload, message.headers) for message in here] == [
+            (message.payload, message.headers) for message in there
+        ]
 
 
 @pytest.mark.parametrize("topic", [3], indirect=True)
@@ -212,16 +234,50 @@ def test_what_cannot_be_written_is_refused_by_name(
     assert told in str(failure(lambda: write(frame, topic, **more)))
 
 
-def test_the_log_says_where_everything_is(spark: SparkSession, topic: Topic) -> None:
+@pytest.fixture
+def log(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
+    """What this project logged in Spark's workers since the test began."""
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+
+    def lines() -> list[str]:
+        rows = spark.tvf.python_worker_logs().filter("logger = 'iggy_spark.writer'")
+        return [row.msg for row in rows.orderBy("ts").collect()]
+
+    before = len(lines())
+    yield lambda: lines()[before:]
+    spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+
+
+def test_the_log_says_where_everything_is(
+    spark: SparkSession, topic: Topic, log: Callable[[], list[str]]
+) -> None:
     frame = spark.range(0, 30, 1, 1).selectExpr("concat('m', id) AS payload", "1 AS partition")
 
     write(frame, topic, partitioning="partition")
 
-    lines = [row.msg for row in spark.tvf.python_worker_logs().collect()]
-    spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
     where = f"{topic.stream}/{topic.name} partition 1 offsets 0-29"
-    assert lines == [f"written: 30 messages in 1 requests: {where}"]
+    assert log() == [f"written: 30 messages in 1 requests: {where}"]
+
+
+def test_the_log_says_what_a_failed_write_leaves(
+    spark: SparkSession, topic: Topic, log: Callable[[], list[str]]
+) -> None:
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
+    frame = spark.range(0, 30, 1, 1).selectExpr("nullif(id, 25) AS id", "0 AS partition")
+    frame = frame.selectExpr("concat('m', id) AS payload", "partition")
+
+    told = str(failure(lambda: write(frame, topic, partitioning="partition")))
+
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert told == (
+        "task 0, rows from 20: row 5: payload is null: filter such rows, or give them a value"
+    )
+    where = f"{topic.stream}/{topic.name} partition 0 offsets 0-19"
+    assert log() == [
+        f"task 0 failed; this stays in topics: 20 messages in 2 requests: {where}",
+        "the write failed; of tasks that were done nothing is in a topic",
+    ]
+    assert len(read(topic, 0)) == 20
 
 
 def test_a_stream_that_is_updated_is_refused(

@@ -258,5 +258,7 @@ def test_an_end_is_one_line_and_a_failure_says_what_stays(
     written, batch_7, batch_8, failed = (record.getMessage() for record in caplog.records)
     assert written.startswith(f"written: {told}")
     assert batch_7.startswith(f"batch 7 written: {told}")
-    assert batch_8.startswith(f"batch 8 failed; acknowledged and staying in the topic: {told}")
-    assert failed == "the write failed; nothing that was acknowledged stays"
+    assert batch_8.startswith(
+        f"batch 8 failed; of tasks that were done this stays in topics: {told}"
+    )
+    assert failed == "the write failed; of tasks that were done nothing is in a topic"
