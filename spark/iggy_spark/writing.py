@@ -14,9 +14,12 @@ from iggy_spark import encode, header_blocks
 from iggy_spark.arrow import ID_BYTES
 from iggy_spark.encode import Outgoing
 from iggy_spark.errors import BadRow
+from iggy_spark.option_values import NAME_BYTES_MAX
 from iggy_spark.sending import Receipt, Rows, Sender, groups
 from iggy_spark.write_columns import WriteColumns
 from iggy_spark.write_options import WriteOptions
+
+TOPICS_MAX = 1000  # that one task makes; a wrong column could name another in every row
 
 _LOW_BITS = 64
 
@@ -78,18 +81,20 @@ class RowWriter:
             IggySparkError: as `Sender.send`.
         """
         try:
-            part = self._part(batch)
-            targets = list(self._topics(batch))
+            self._send(batch)
         except BadRow as error:
             first = self._rows
             raise BadRow(f"task {self._place.task}, rows from {first}: {error}") from error
-        for stream, topic, rows in targets:
+        self._rows += batch.num_rows
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        part = self._part(batch)
+        for stream, topic, rows in list(self._topics(batch)):
             self._ensure(stream, topic)
             chosen = part if rows is None else part.take(rows)
             self._sender.send(
                 stream, topic, chosen.messages, partitions=chosen.partitions, keys=chosen.keys
             )
-        self._rows += batch.num_rows
 
     def _part(self, batch: pa.RecordBatch) -> _Part:
         columns, options = self._columns, self._options
@@ -122,6 +127,11 @@ class RowWriter:
     def _ensure(self, stream: str, topic: str) -> None:
         count = self._options.create_partitions
         if count is not None and (stream, topic) not in self._made:
+            if len(self._made) == TOPICS_MAX:
+                raise BadRow(
+                    f"one task is to make more than {TOPICS_MAX} topics: are the columns stream "
+                    "and topic the right ones?"
+                )
             self._sender.ensure_topic(stream, topic, count)
             self._made.add((stream, topic))
 
@@ -166,5 +176,9 @@ def _names(
         row = pc.index(pc.is_null(column), True).as_py()
         raise BadRow(f"row {row}: {what} is null: set the option {what}, or a value")
     encoded = column.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    for name in names:
+        if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+            raise BadRow(f"{what} {name[:20]!r} is no name: names have 1 to {NAME_BYTES_MAX} bytes")
     numbers: Rows = encoded.indices.to_numpy().astype(np.int64)
-    return encoded.dictionary.to_pylist(), numbers
+    return names, numbers

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from iggy_spark import write_columns, write_options
+from iggy_spark import write_columns, write_options, writing
 from iggy_spark.errors import BadRow, OptionError
 from iggy_spark.sending import Receipt
 from iggy_spark.source import IggyDataSource
@@ -195,6 +195,21 @@ def test_rows_find_their_topics_and_number_their_ids_across_batches(topic: Topic
         assert [message.id.to_bytes(16, "big") for message in found] == [ids[row] for row in rows]
 
 
+def test_a_task_does_not_make_a_topic_for_every_row(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "TOPICS_MAX", 3)
+    given = topic.options(createTopic="true", partitionsCount="1")
+    del given["topic"]
+    writer = RowWriter(write_options.parse(given), WriteColumns(0, topic=1), PLACE)
+    names = ["w0", "w1", "w2", "w3"]
+
+    with pytest.raises(BadRow, match="task 1, rows from 0: one task is to make more than 3 topics"):
+        writer.write(pa.RecordBatch.from_pydict({"payload": names, "topic": names}))
+
+    assert [receipt.topic for receipt in writer.receipts] == names[:3]
+
+
 @pytest.mark.parametrize(
     ("columns", "batch", "told"),
     [
@@ -203,6 +218,11 @@ def test_rows_find_their_topics_and_number_their_ids_across_batches(topic: Topic
             WriteColumns(0, topic=1),
             {"payload": ["a", "b"], "topic": ["t", None]},
             "row 1: topic is null: set the option topic",
+        ),
+        (
+            WriteColumns(0, topic=1),
+            {"payload": ["a", "b"], "topic": ["t", ""]},
+            "topic '' is no name: names have 1 to 255 bytes",
         ),
         (
             WriteColumns(0, headers=1),
