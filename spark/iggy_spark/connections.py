@@ -19,7 +19,7 @@ from iggy_spark.options import ReadOptions
 from iggy_spark.selection import TopicName
 from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode, WireError
-from iggy_wire.primitives import Consumer, PollingStrategy
+from iggy_wire.primitives import EXPIRY_NEVER, Consumer, PollingStrategy
 from iggy_wire.replies import Polled, TopicDetails
 
 T = TypeVar("T")
@@ -136,6 +136,13 @@ class Connection(Calls):
             dict(sorted(ends.items())),
             {item.id: Kept(item.messages_count, item.size_bytes) for item in found.partitions},
         )
+
+    def message_expiry_us(self) -> int | None:
+        """How long the topic keeps messages, in microseconds; None if for ever, or not told."""
+        options = self._options
+        found = self.call(lambda client: client.get_topic(options.stream, options.topic))
+        expiry_us = 0 if found is None else found.topic.message_expiry_us
+        return expiry_us if 0 < expiry_us < EXPIRY_NEVER else None
 
     def earliest(self, partition: int) -> int | None:
         """Offset of the oldest message that is kept; None if there is none."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from iggy_spark import (
@@ -33,18 +33,21 @@ from iggy_spark import (
     sink_source,
 )
 from iggy_spark.alive import Sign
+from iggy_spark.batch_writer import BatchWriter
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.connections import Connection
 from iggy_spark.dead_letters import DeadLetters
 from iggy_spark.errors import BrokerUnavailable, DataLoss, Fenced, IggySparkError, SinkError
 from iggy_spark.job_config import JobConfig
+from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.job_mirror import JobMirror
-from iggy_spark.limits import BadLimits, bad_limits
+from iggy_spark.limits import bad_limits
 from iggy_spark.offsets import EARLIEST, LATEST, TopicState
+from iggy_spark.outlook import Lookout
 from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
 from iggy_spark.retry import Retry
 from iggy_spark.sinks import registry
-from iggy_spark.sinks.base import Sink, Spans, Written
+from iggy_spark.sinks.base import Spans
 from iggy_spark.stop import Stop
 from iggy_spark.stored_checkpoint import StoredCheckpoint
 
@@ -57,52 +60,6 @@ LOOK_S = 0.1
 
 
 RunSpark = Callable[..., AbstractContextManager[SparkSession]]
-
-
-class StopRequested(Exception):
-    """Raised into Spark to keep it from starting another batch."""
-
-
-class BatchWriter:
-    """What Spark calls for every batch: the tasks write, the driver commits."""
-
-    def __init__(
-        self,
-        sink: Sink,
-        listener: ProgressListener,
-        stop: Stop,
-        *,
-        keep: Callable[[], None],
-        limits: BadLimits | None,
-    ) -> None:
-        """`stop` is looked at before every batch; `keep` makes its plan durable."""
-        self._sink, self._listener, self._stop = sink, listener, stop
-        self._keep, self._limits = keep, limits
-        self.running = False
-        self.refused = False
-        self.last_batch: int | None = None
-        self.failure: IggySparkError | None = None
-
-    def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Write one batch; collecting the frame is what makes the tasks run."""
-        self.running = True
-        try:
-            self.refused = self._stop.asked
-            if self.refused:
-                raise StopRequested("stopping: no further batch is begun")
-            self._keep()
-            rows = frame.collect()
-            results = [Written.from_json(json.loads(row["result"])) for row in rows]
-            if self._limits is not None:
-                self._limits.check_batch(results)
-            self._sink.commit(results)
-            self._listener.batch_written(batch, results)
-            self.last_batch = batch
-        except IggySparkError as error:
-            self.failure = error
-            raise
-        finally:
-            self.running = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +97,7 @@ class Job:
         self._raw = job_config.reader_options(config, environ)
         self._options = options.parse(self._raw, mode="stream")
         self._sink = registry.build(config, show=reporter.show, retry=Retry(config.retry_policy))
+        self._metrics = JobMetrics(config.name)
         self._sign = Sign(config.alive_file, interval_ms=config.interval_ms)
 
     def run(self) -> bool:
@@ -153,6 +111,8 @@ class Job:
         if self._stop.asked:
             self._reporter.event("stopped", reason="signal", committed={}, end=None, lag=None)
             return not self._config.available_now
+        if self._config.metrics_port is not None:
+            self._metrics.serve(self._config.metrics_port)
         checkpoint = _checkpoint(self._config)
         try:
             impatient = replace(self._options, retry_timeout_ms=CONTACT_MS)
@@ -165,7 +125,11 @@ class Job:
                 letters.make_topic()
             checkpoint.remember(self._config)
             mirror = JobMirror(
-                self._options, checkpoint, incarnation, should_stop=lambda: self._stop.asked
+                self._options,
+                checkpoint,
+                incarnation,
+                should_stop=lambda: self._stop.asked,
+                failed=self._metrics.mirror_failed,
             )
             with closing(mirror):
                 if mirror.join(contact_s=CONTACT_MS / 1000):
@@ -200,13 +164,18 @@ class Job:
                 self._query(spark, run)
 
     def _query(self, spark: SparkSession, run: Run) -> None:
-        listener = ProgressListener(self._reporter, moved=self._sign.moved)
+        listener = ProgressListener(self._reporter, self._metrics, moved=self._sign.moved)
         spark.streams.addListener(listener)
         spark.dataSource.register(sink_source.SinkSource)
         incarnation, covered = str(run.found.incarnation), run.covered
         keep = partial(run.checkpoint.keep, incarnation)
         writer = BatchWriter(
-            self._sink, listener, self._stop, keep=keep, limits=bad_limits(self._config)
+            self._sink,
+            listener,
+            self._stop,
+            keep=keep,
+            limits=bad_limits(self._config),
+            metrics=self._metrics,
         )
         done = run.checkpoint.committed(incarnation)
         self._raw["stateLocation"] = str(run.checkpoint.state(incarnation))
@@ -232,7 +201,8 @@ class Job:
             committed=as_text_keys(done.positions if done else {}),
         )
         try:
-            self._watch(query, writer, run)
+            with self._metrics.running():
+                self._watch(query, writer, run)
         finally:
             listener.ended.wait(LISTENER_WAIT_S)
             spark.streams.removeListener(listener)
@@ -270,6 +240,7 @@ class Job:
 
     def _watch(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
         """Wait for the query's end, and end it between two batches when asked to."""
+        lookout = Lookout(self._options)
         while query.isActive:
             if self._stop.asked and not writer.running:
                 self._wait_for_commit(query, writer, run)
@@ -280,6 +251,9 @@ class Job:
                 run.checkpoint.keep(str(run.found.incarnation))
                 self._sign.write()
                 run.mirror.tell(writer.last_batch)
+                done = run.mirror.positions
+                if done is not None and (seen := lookout.look(done)) is not None:
+                    self._metrics.seen(seen)
             except IggySparkError:
                 query.stop()
                 raise

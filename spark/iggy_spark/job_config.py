@@ -161,6 +161,8 @@ class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     once: bool = False
     alive_file: Text | None = None
     """Where the job gives a sign of life; see `alive`."""
+    metrics_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+    """Where Prometheus fetches the job's figures; without it nowhere."""
 
     @cached_property
     def payload(self) -> declared.Payload:

@@ -5,7 +5,7 @@ Spark has committed, left at the end. What is committed is read from Spark's own
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from iggy_spark.checkpoint import Checkpoint
@@ -28,16 +28,25 @@ class JobMirror:
         incarnation: str,
         *,
         should_stop: Callable[[], bool],
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`should_stop` is looked at while waiting for others to leave the group."""
+        """`should_stop` is looked at while waiting for others to leave the group; `failed` is
+        called when the broker could not be told.
+        """
         self._mirror = Mirror(options, waits=False)
         self._checkpoint = checkpoint
         self._incarnation = incarnation
         self._should_stop = should_stop
+        self._failed = failed
         self._done: Offsets | None = None
         self._told: int | None = None  # the batch whose end is in `_done`
         self._due_s = 0.0
         self._has_joined = False
+
+    @property
+    def positions(self) -> Mapping[int, int] | None:
+        """The next offset to do in each partition, as Spark has committed it; None: nothing yet."""
+        return None if self._done is None else self._done.positions
 
     def join(self, *, contact_s: float) -> bool:
         """Become the group's only member; False if asked to stop while others are in it.
@@ -78,6 +87,7 @@ class JobMirror:
         try:
             self._store()
         except (Occupied, BrokerUnavailable):
+            self._failed()
             self._due_s = time.monotonic() + AGAIN_S
 
     def finish(self, *, contact_s: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.offsets import Offsets
 from iggy_spark.sinks.base import Written
 
@@ -70,11 +72,13 @@ def as_text_keys(positions: Mapping[int, int]) -> dict[str, int]:
 class ProgressListener(StreamingQueryListener):
     """Turns Spark's progress events into ours, with the counts that the tasks handed back."""
 
-    def __init__(self, reporter: Reporter, *, moved: Callable[[], None] = lambda: None) -> None:
-        """`reporter` gets one event per finished batch; `moved` is called when one has ended, or
-        when there was nothing to do.
+    def __init__(
+        self, reporter: Reporter, metrics: JobMetrics, *, moved: Callable[[], None] = lambda: None
+    ) -> None:
+        """`reporter` and `metrics` hear of each finished batch; `moved` is called when one has
+        ended, or when there was nothing to do.
         """
-        self._reporter = reporter
+        self._reporter, self._metrics = reporter, metrics
         self._moved = moved
         self._lock = threading.Lock()
         self._results: dict[int, dict[str, int]] = {}
@@ -107,11 +111,13 @@ class ProgressListener(StreamingQueryListener):
         # Spark 4.3 has no latest offset for a batch that it repeats after a restart.
         known = (source.latestOffset or "").startswith("{")
         ends = Offsets.from_json(json.loads(source.latestOffset)).positions if known else None
+        seconds = progress.batchDuration / 1000
+        self._metrics.batch_done(counts, seconds=seconds, now=time.time())
         self._reporter.event(
             "progress",
             batch=progress.batchId,
             **counts,
-            seconds=progress.batchDuration / 1000,
+            seconds=seconds,
             committed=as_text_keys(committed.positions),
             end=None if ends is None else as_text_keys(ends),
             lag=None if ends is None else lag(committed.positions, ends),

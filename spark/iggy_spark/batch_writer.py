@@ -1,0 +1,63 @@
+"""What Spark calls for every batch of a sink job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from iggy_spark.errors import IggySparkError
+from iggy_spark.job_metrics import JobMetrics
+from iggy_spark.limits import BadLimits
+from iggy_spark.progress import ProgressListener
+from iggy_spark.sinks.base import Sink, Written
+from iggy_spark.stop import Stop
+
+
+class StopRequested(Exception):
+    """Raised into Spark to keep it from starting another batch."""
+
+
+class BatchWriter:
+    """What Spark calls for every batch: the tasks write, the driver commits."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        listener: ProgressListener,
+        stop: Stop,
+        *,
+        keep: Callable[[], None],
+        limits: BadLimits | None,
+        metrics: JobMetrics,
+    ) -> None:
+        """`stop` is looked at before every batch; `keep` makes its plan durable."""
+        self._sink, self._listener, self._stop = sink, listener, stop
+        self._keep, self._limits, self._metrics = keep, limits, metrics
+        self.running = False
+        self.refused = False
+        self.last_batch: int | None = None
+        self.failure: IggySparkError | None = None
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Write one batch; collecting the frame is what makes the tasks run."""
+        self.running = True
+        try:
+            self.refused = self._stop.asked
+            if self.refused:
+                raise StopRequested("stopping: no further batch is begun")
+            self._keep()
+            with self._metrics.writing():
+                rows = frame.collect()
+                results = [Written.from_json(json.loads(row["result"])) for row in rows]
+                if self._limits is not None:
+                    self._limits.check_batch(results)
+                self._sink.commit(results)
+            self._listener.batch_written(batch, results)
+            self.last_batch = batch
+        except IggySparkError as error:
+            self.failure = error
+            raise
+        finally:
+            self.running = False

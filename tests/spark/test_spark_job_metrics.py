@@ -1,0 +1,145 @@
+"""A sink job's figures, as Prometheus fetches them, and what it sees of its lag."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import urllib.error
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from iggy_spark import options
+from iggy_spark.job_metrics import JobMetrics
+from iggy_spark.outlook import Lookout, Outlook
+from iggy_spark.progress import COUNTS
+from sink_jobs import PROCESS_S, Setup, documents, start
+from waiting import wait_until
+
+if TYPE_CHECKING:
+    from conftest import Topic
+
+DAY_US = 24 * 3600 * 1_000_000
+
+
+def sample(metrics: JobMetrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(
+        f"iggy_sink_{name}", {"namespace": "shop", "sink": "orders.lake", **labels}
+    )
+
+
+def counts(**given: int) -> dict[str, int]:
+    return dict.fromkeys(COUNTS, 0) | given
+
+
+def test_every_message_of_a_batch_is_counted_once() -> None:
+    metrics = JobMetrics("shop/orders.lake")
+
+    done = counts(rows=90, rejected=5, dead=3, filtered=4, skipped=1, retries=2, size_bytes=1000)
+    metrics.batch_done(done, seconds=1.5, now=1_795_000_000.0)
+    metrics.batch_done(counts(rows=10, lost=7), seconds=0.2, now=1_795_000_010.0)
+
+    results = ("written", "rejected", "dead", "filtered", "skipped_replay")
+    found = [sample(metrics, "rows_total", result=result) for result in results]
+    assert found == [100, 2, 3, 4, 1]
+    assert sample(metrics, "bytes_total") == 1000
+    assert sample(metrics, "retries_total") == 2
+    assert sample(metrics, "lost_messages_total") == 7
+    assert sample(metrics, "batch_rows") == 10
+    assert sample(metrics, "batch_seconds_sum") == 1.7
+    assert sample(metrics, "committed_timestamp_seconds") == 1_795_000_010.0
+
+
+def test_counters_are_there_before_anything_happens() -> None:
+    metrics = JobMetrics("shop/orders.lake")
+
+    assert sample(metrics, "rows_total", result="dead") == 0
+    assert sample(metrics, "lost_messages_total") == 0
+    assert sample(metrics, "up") == 0
+    with metrics.running():
+        assert sample(metrics, "up") == 1
+    assert sample(metrics, "up") == 0
+
+
+def test_headroom_stays_as_it_was_where_messages_never_expire() -> None:
+    metrics = JobMetrics("shop/orders.lake")
+
+    metrics.seen(Outlook(5, 30.0, 0.25))
+    metrics.seen(Outlook(0, 0.0, None))
+
+    assert sample(metrics, "lag_messages") == 0
+    assert sample(metrics, "retention_headroom_ratio") == 0.25
+
+
+def test_lag_and_headroom_are_those_of_the_oldest_message_that_is_not_done(topic: Topic) -> None:
+    expiry = {"message_expiry": DAY_US}
+    topic.client.update_topic(topic.stream, topic.name, topic.name, expiry)
+    topic.send(0, documents(0, 10))
+    topic.send(1, documents(0, 5))
+    given = options.parse(topic.options(), mode="stream")
+    found = topic.client.get_topic(topic.stream, topic.name)
+    assert found is not None
+    made_s = found.topic.created_at_us / 1e6
+    clock = [0.0]
+    lookout = Lookout(given, clock=lambda: clock[0], now=lambda: made_s + DAY_US / 1e6 / 2)
+
+    seen = lookout.look({0: 4, 1: 5})
+
+    assert seen is not None
+    assert seen.lag_messages == 6
+    half_s = DAY_US / 2e6
+    assert half_s - 60 < seen.lag_seconds <= half_s
+    assert seen.headroom_ratio is not None
+    assert 0.5 <= seen.headroom_ratio < 0.501
+    assert lookout.look({0: 4, 1: 5}) is None  # not so soon
+    clock[0] += 10
+    assert lookout.look({0: 10, 1: 5}) == Outlook(0, 0.0, 1.0)
+
+
+def test_a_broker_that_is_away_is_not_waited_for(topic: Topic) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    given = options.parse(topic.options(servers=f"127.0.0.1:{port}"), mode="stream")
+
+    assert Lookout(given).look({0: 0}) is None
+
+
+def test_a_running_job_serves_its_figures(topic: Topic, tmp_path: Path) -> None:
+    setup = Setup(topic, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    setup.value |= {"name": "shop/orders.lake", "once": False, "metricsPort": port}
+    topic.send(0, documents(0, 30))
+    process = start(setup)
+    try:
+        committed = "iggy_sink_committed_timestamp_seconds"
+        wait_until(lambda: value(port, committed), "no batch is done", PROCESS_S)
+        assert value(port, "iggy_sink_up") == 1
+        assert value(port, "iggy_sink_rows_total", result="written") == 30
+        topic.send(1, documents(0, 5))
+        rows = partial(value, port, "iggy_sink_rows_total", result="written")
+        wait_until(lambda: rows() == 35, "the new rows are not counted", PROCESS_S)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=PROCESS_S)
+    assert process.returncode == 0
+    assert json.loads(out.splitlines()[-1])["event"] == "stopped"
+
+
+def value(port: int, name: str, **labels: str) -> float | None:
+    """One figure that the job serves; None while it does not."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    except (OSError, urllib.error.URLError):
+        return None
+    wanted: dict[str, Any] = {"namespace": "shop", "sink": "orders.lake", **labels}
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            if one.name == name and one.labels == wanted:
+                return float(one.value)
+    return None
