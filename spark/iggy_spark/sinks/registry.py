@@ -48,5 +48,10 @@ def _build(config: JobConfig, show: Callable[[str], Any], retry: Retry) -> Sink:
             from iggy_spark.sinks.console import ConsoleSink
 
             return ConsoleSink(show)
+        case "Jdbc":
+            from iggy_spark.sinks.jdbc import JdbcSink
+
+            assert sink.jdbc is not None, "checked with the configuration"
+            return JdbcSink(sink.jdbc, fields, name=config.name, retry=retry)
     known = ", ".join(BLOCKS)
     raise OptionError(f"sink.type: {sink.type} is not in this version, choose from {known}")
