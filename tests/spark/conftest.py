@@ -23,6 +23,7 @@ from iggy_wire.permissions import Permissions, StreamPermissions, TopicPermissio
 from iggy_wire.primitives import Consumer, Partitioning
 from lakes import BucketLake, FolderLake, Lake
 from object_store import ObjectStore, running_object_store
+from postgres import Postgres, running_postgres
 from remote_checkpoint import RemoteCheckpoint
 
 _numbers = itertools.count()
@@ -60,6 +61,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     with running_object_store(tmp_path_factory.mktemp("store")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres(fsync="off") as running:
         yield running
 
 

@@ -158,6 +158,7 @@ def _unscaled(column: pa.Array, *, wide: bool) -> Numbers:
 def _json(column: pa.Array) -> pa.Array:
     """Lists and structures as `jsonb`. The one place where values become objects."""
     texts = [
-        None if value is None else b"\x01" + _JSON.encode(value) for value in column.to_pylist()
+        None if value is None else b"\x01" + _JSON.encode(value)
+        for value in column.to_pylist(maps_as_pydicts="lossy")
     ]
     return pa.array(texts, pa.binary())
