@@ -10,6 +10,7 @@ import msgspec
 from iggy_client.client import Client, Message
 from iggy_client.errors import ClientError, LinkError
 from iggy_client.keep_alive import KeptAlive
+from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import Partitioning, partition_of_key
 from iggykube.connection import BrokerProblem
 from iggykube.option_types import KEY_BYTES_MAX
@@ -132,7 +133,8 @@ class Producer:
 class KeyField:
     """Routes by a field of JSON payloads: equal values go to one partition, in their order.
 
-    The partition is computed here, so that messages of many keys travel in one batch.
+    The partition is computed here, so that messages of many keys travel in one batch. Who may send
+    and may not look at the topic sends a batch for each key, and the broker does the same.
     """
 
     def __init__(self, kept: KeptAlive, stream: str, topic: str, field: str) -> None:
@@ -140,7 +142,7 @@ class KeyField:
         self._kept = kept
         self._place = stream, topic
         self._field = field
-        self._partitions_count = 0
+        self._partitions_count: int | None = None
         self._due_s = 0.0
 
     def __call__(self, payload: bytes) -> Partitioning:
@@ -150,13 +152,18 @@ class KeyField:
             with self._kept.use() as client:
                 self._partitions_count = _partitions_count(client, *self._place)
             self._due_s = time.monotonic() + PARTITIONS_REFRESH_S
+        if self._partitions_count is None:
+            return Partitioning.key(key)
         return Partitioning.partition(partition_of_key(key, self._partitions_count))
 
 
-def _partitions_count(client: Client, stream: str, topic: str) -> int:
+def _partitions_count(client: Client, stream: str, topic: str) -> int | None:
+    """None: this user may not know. Raises BrokerProblem."""
     try:
         details = client.get_topic(stream, topic)
     except (ClientError, LinkError) as error:
+        if isinstance(error, ClientError) and error.code == ErrorCode.UNAUTHORIZED:
+            return None
         raise BrokerProblem(str(error)) from error
     if details is None:
         raise BrokerProblem(f"there is no topic {stream}/{topic}: create it first")

@@ -1,6 +1,6 @@
 """Where a consumer stands in each partition, alone or as a member of a group."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from iggy_client.client import Client, messages
@@ -28,22 +28,40 @@ class Reader:
         self._consumer: Consumer | int = 0
         self._next: dict[int, int] = {}
         self._ends: dict[int, int] = {}
+        self._read: set[int] = set()
+        self._reads_all = False
         self._count = POLL_MESSAGES_MAX
         self.has_read = False
         """Whether a partition was ever ours to poll."""
 
-    def begin(self, partitions: Iterable[int]) -> None:
-        """Read these, or all if there are none. Raises BrokerProblem if one is not there."""
-        details = self._client.get_topic(*self._place)
-        if details is None:
-            raise BrokerProblem(f"there is no topic {'/'.join(self._place)}: create it first")
-        known = [partition.id for partition in details.partitions]
+    def begin(self, partitions: Collection[int]) -> None:
+        """Read these, or all if there are none. Raises BrokerProblem if one is not there.
+
+        Who may poll and may not look at the topic can read partitions that are named.
+        """
+        self._reads_all = not partitions
+        try:
+            known = self._known()
+        except ClientError as error:
+            if self._reads_all or error.code != ErrorCode.UNAUTHORIZED:
+                raise
+            known = tuple(partitions)
         for partition in partitions or known:
             if partition not in known:
                 fix = f"it has {len(known)}, from 0 on" if known else "it has none"
-                message = f"topic {'/'.join(self._place)} has no partition {partition}: {fix}"
-                raise BrokerProblem(message)
+                raise BrokerProblem(f"topic {self._name} has no partition {partition}: {fix}")
             self._next[partition] = self._first(partition)
+
+    @property
+    def _name(self) -> str:
+        return "/".join(self._place)
+
+    def _known(self) -> tuple[int, ...]:
+        """The topic's partitions. Raises BrokerProblem if there is no topic."""
+        details = self._client.get_topic(*self._place)
+        if details is None:
+            raise BrokerProblem(f"there is no topic {self._name}: create it first")
+        return tuple(partition.id for partition in details.partitions)
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -66,7 +84,8 @@ class Reader:
             self.lose(partition)
             return []
         self.has_read = True
-        if not polled.count:  # also where what was there has been purged
+        if not polled.count:
+            self._check_end(partition, polled.current_offset)
             self._ends[partition] = self._next[partition]
         else:
             self._ends.setdefault(partition, polled.current_offset + 1)
@@ -74,17 +93,39 @@ class Reader:
             self._count = max(1, min(POLL_MESSAGES_MAX, POLL_BYTES_USUAL // size_bytes))
         return list(messages(polled))
 
+    def _check_end(self, partition: int, last_offset: int) -> None:
+        """Offsets begin anew in a topic that was purged, and nothing would be seen for long."""
+        position = self._next[partition]
+        if partition in self._read and last_offset + 1 < position:
+            raise BrokerProblem(
+                f"partition {partition} of {self._name} ends before offset {position}, where "
+                "reading had come to: the topic was purged or made anew, so start again"
+            )
+
     def done(self, partition: int, offset: int) -> None:
         """Everything up to and including `offset` was printed."""
         self._next[partition] = offset + 1
+        self._read.add(partition)
 
     def refresh(self) -> None:
-        """Learn what has become ours, and what is no more."""
+        """Learn what has become ours, and what is no more. A new partition is read from its start.
+
+        Raises BrokerProblem if the topic is gone.
+        """
+        if not self._reads_all:
+            return
+        known = self._known()
+        for partition in self.partitions:
+            if partition not in known:
+                self.lose(partition)
+        for partition in known:
+            self._next.setdefault(partition, 0)
 
     def lose(self, partition: int) -> None:
         """This one is no more ours."""
         self._next.pop(partition, None)
         self._ends.pop(partition, None)
+        self._read.discard(partition)
 
     def close(self) -> None:
         """Done."""
@@ -127,7 +168,7 @@ class GroupReader(Reader):
         self._group = group
         self._consumer = Consumer.group(group)
 
-    def begin(self, partitions: Iterable[int]) -> None:
+    def begin(self, partitions: Collection[int]) -> None:
         """Join; the group is made if it is not there."""
         try:
             self._client.create_group(*self._place, self._group)

@@ -336,6 +336,50 @@ def test_what_is_not_there_is_told(topic: TopicProgram, arguments: list[str], wo
     assert words in done.stderr.decode()
 
 
+def test_who_may_only_poll_reads_partitions_that_are_named(topic: TopicProgram) -> None:
+    fill(topic, 1)
+    topic.log_in_with(poll_messages=True)
+
+    named = topic.run("consume", "--partition", "1", "--output", "raw")
+    missing = topic.run("consume", "--partition", "7")
+    unnamed = topic.run("consume")
+
+    assert (named.returncode, named.stdout) == (0, b"b0\n")
+    assert [done.returncode for done in (missing, unnamed)] == [1, 1]
+    assert b"lacks the permission" in unnamed.stderr
+
+
+def test_following_reads_partitions_that_are_added(topic: TopicProgram) -> None:
+    fill(topic, 1)
+    with start(topic, "--follow", "--from", "last", "--output", "raw") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() + process.stdout.readline() == b"a0\nb0\n"
+        with topic.client() as client:
+            client.create_partitions(topic.stream, "orders", 1)
+        topic.produce(b"new\n", "--partition", "2")
+        assert process.stdout.readline() == b"new\n"
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+
+    assert (process.returncode, rest) == (0, b"")
+
+
+def test_a_topic_that_is_purged_is_told(topic: TopicProgram) -> None:
+    fill(topic, 3)
+    with start(topic, "--follow", "--output", "raw") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(6):
+            process.stdout.readline()
+        with topic.client() as client:
+            client.purge_topic(topic.stream, "orders")
+        told = process.stderr.read().decode()
+
+    assert process.returncode == 1
+    assert "ends before offset 3" in told
+    assert "purged or made anew" in told
+
+
 def test_a_missing_topic_is_told(topic: TopicProgram) -> None:
     for more in ([], ["--group", "g"]):
         done = run_program(

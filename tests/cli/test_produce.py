@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import PASSWORD, BrokerProcess, running_broker
+from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from cli_program import TopicProgram, clean_environment, run_program
 from iggy_wire.primitives import partition_of_key
 from tls_front import authority, tls_front
@@ -112,6 +112,17 @@ def test_a_field_is_the_key(topic: TopicProgram) -> None:
     assert [json.loads(line["payload"])["n"] for line in found if '"ada"' in line["payload"]] == [
         0, 1, 2, 3,
     ]  # fmt: skip
+
+
+def test_who_may_only_send_does_so_with_any_key(topic: TopicProgram) -> None:
+    topic.log_in_with(send_messages=True)
+
+    topic.produce(b'{"k": "ada"}\n{"k": "bob"}\n{"k": "cleo"}\n', "--key-field", "k")
+
+    topic.username = USERNAME
+    for line in topic.consume():
+        key = json.loads(line["payload"])["k"].encode()
+        assert line["partition"] == partition_of_key(key, 3)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 
 from broker_process import PASSWORD, USERNAME, BrokerProcess
 from iggy_client.client import Client
+from iggy_wire.permissions import Permissions, StreamPermissions, TopicPermissions
 
 PROGRAM = [sys.executable, "-m", "iggykube"]
 PROGRAM_S = 60.0
@@ -20,11 +21,6 @@ def clean_environment(**more: str) -> dict[str, str]:
     """Ours without settings and logins, and with these."""
     ours = {name: text for name, text in os.environ.items() if not name.startswith("IGGY")}
     return ours | more
-
-
-def login_of(broker: BrokerProcess) -> dict[str, str]:
-    """The environment of whoever works as root."""
-    return clean_environment(IGGY_USERNAME=USERNAME, IGGY_PASSWORD=PASSWORD)
 
 
 def run_program(
@@ -51,6 +47,7 @@ class TopicProgram:
     def __init__(self, broker: BrokerProcess, stream: str, partitions: int) -> None:
         self.broker = broker
         self.stream = stream
+        self.username = USERNAME
         with broker.client() as client:
             client.create_stream(stream)
             client.create_topic(stream, "orders", partitions)
@@ -62,7 +59,7 @@ class TopicProgram:
 
     @property
     def environment(self) -> dict[str, str]:
-        return login_of(self.broker)
+        return clean_environment(IGGY_USERNAME=self.username, IGGY_PASSWORD=PASSWORD)
 
     def run(
         self, name: str, *arguments: str | Path, stdin: bytes = b""
@@ -93,6 +90,18 @@ class TopicProgram:
     def payloads(self, *arguments: str | Path) -> list[str]:
         """Read payloads."""
         return [line["payload"] for line in self.consume(*arguments)]
+
+    def log_in_with(self, **rights: bool) -> None:
+        """From now on as a user who may do just this with the topic."""
+        with self.client() as client:
+            stream, topic = client.get_stream(self.stream), client.get_topic(self.stream, "orders")
+            assert stream is not None
+            assert topic is not None
+            on_topic = TopicPermissions(topic.topic.id, **rights)
+            on_stream = StreamPermissions(stream.stream.id, topics=(on_topic,))
+            name = f"user of {self.stream}"
+            client.create_user(name, PASSWORD, permissions=Permissions(streams=(on_stream,)))
+        self.username = name
 
     def client(self) -> Client:
         """For what the command line cannot do."""
