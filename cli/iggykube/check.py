@@ -9,15 +9,16 @@ from iggy_operator.documents import Document, DocumentErrors, FileProblem
 from iggy_operator.resources import load
 from iggykube.documents import file_problems
 from iggykube.errors import LocalError
-from iggykube.local.plan import reference_problems
-from iggykube.options import files_option, output_option
+from iggykube.local.folders import Folders
+from iggykube.local.plan import job_problems, reference_problems, secret_problems
+from iggykube.options import DEFAULT_DATA, files_option, output_option
 
 
 @click.command()
 @files_option
 @output_option
 def check(files: tuple[Path, ...], output: str) -> None:
-    """Check FILE as the API server would: fields, types, limits, rules. Starts nothing.
+    """Check FILE as the API server would, and as the jobs of sinks would. Starts nothing.
 
     Ends with 0 if everything is right; else with 1, and a line for each problem that names file,
     line, field and the fix. Whether an update is allowed depends on the object as it is: `up`
@@ -25,12 +26,15 @@ def check(files: tuple[Path, ...], output: str) -> None:
     """
     try:
         resources = load(files)
+        if refused := job_problems(resources, Folders.at(DEFAULT_DATA), runs_here=False):
+            raise DocumentErrors(refused)
     except DocumentErrors as error:
         if output == "json":
             _show(Findings(problems=[_problem(item) for item in error.problems]))
         with file_problems():
             raise
-    notes = [f"{problem} (it may exist elsewhere)" for problem in reference_problems(resources)]
+    missing = (*reference_problems(resources), *secret_problems(resources))
+    notes = [f"{problem} (it may exist elsewhere)" for problem in missing]
     notes += [f"left alone: {skipped}" for skipped in resources.skipped]
     if output == "json":
         identities = [document.identity for document in resources.documents]

@@ -5,6 +5,7 @@ from typing import Final
 
 import click
 
+DEFAULT_DATA: Final = Path(".iggykube")
 files_option: Final = click.option(
     "-f",
     "--file",
@@ -17,7 +18,7 @@ files_option: Final = click.option(
 )
 data_option: Final = click.option(
     "--data",
-    default=Path(".iggykube"),
+    default=DEFAULT_DATA,
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",

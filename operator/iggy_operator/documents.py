@@ -15,6 +15,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from iggy_operator import API_GROUP, API_VERSION
 from iggy_operator.schema import schemas
+from iggy_operator.secret_documents import Secret, is_secret, secret_problems, secret_values
 from iggy_operator.validation import Checked, FieldPath, check, nearest, path_text
 
 # The API server refuses more than 3 MiB a request; a file with many documents stays below this.
@@ -99,7 +100,8 @@ class Loaded:
 
     documents: tuple[Document, ...]
     skipped: tuple[str, ...]
-    """Documents of other groups, such as `v1 Secret db (shop.yaml:3:1)`."""
+    """Documents of other groups, such as `v1 ConfigMap db (shop.yaml:3:1)`."""
+    secrets: tuple[Secret, ...] = ()
 
 
 def load_documents(
@@ -112,8 +114,13 @@ def load_documents(
     problems: list[FileProblem] = []
     documents: list[Document] = []
     skipped: list[str] = []
+    secrets: list[Document] = []
     for path in _files(paths, problems):
         for document in _parse(path, problems):
+            if is_secret(document.value):
+                secrets.append(document)
+                problems += [document.problem(*item) for item in secret_problems(document.value)]
+                continue
             if not _is_ours(document, problems, skipped):
                 continue
             before = _old_value(document, old or {})
@@ -121,10 +128,15 @@ def load_documents(
             problems += [document.problem(item.path, item.message) for item in checked.problems]
             documents.append(_checked(document, checked))
     if not problems:
-        problems += _twins(documents)
+        problems += _twins([*documents, *secrets])
     if problems:
         raise DocumentErrors(sorted(problems, key=lambda item: (item.place.file, item.place.line)))
-    return Loaded(tuple(documents), tuple(skipped))
+    return Loaded(tuple(documents), tuple(skipped), tuple(map(_secret, secrets)))
+
+
+def _secret(document: Document) -> Secret:
+    _, namespace, name = document.identity
+    return Secret(namespace, name, secret_values(document.value))
 
 
 def _checked(document: Document, checked: Checked) -> Document:

@@ -1,12 +1,13 @@
 """Specs as frozen values: durations in microseconds, sizes in bytes, options as the broker's."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from iggy_operator import names, units
 from iggy_operator.documents import DEFAULT_NAMESPACE, Document, load_documents
+from iggy_operator.secret_documents import Secret
 
 DEFAULT_BROKER: Final = "iggy"
 # All bits set stand for "never" and "unlimited" (Iggy protocol 0.11); 0 would mean the default.
@@ -117,6 +118,8 @@ class Resources:
     documents: tuple[Document, ...] = field(default=(), repr=False)
     skipped: tuple[str, ...] = ()
     """Documents of other groups that were left alone."""
+    secrets: tuple[Secret, ...] = field(default=(), repr=False)
+    """Kubernetes' own, in which sinks find logins."""
 
 
 def load(paths: Iterable[Path], old: Mapping[tuple[str, str, str], Any] | None = None) -> Resources:
@@ -125,7 +128,7 @@ def load(paths: Iterable[Path], old: Mapping[tuple[str, str, str], Any] | None =
     `old` holds objects as they were applied last, by (kind, namespace, name).
     """
     loaded = load_documents(paths, old)
-    return parse(loaded.documents, skipped=loaded.skipped)
+    return replace(parse(loaded.documents, skipped=loaded.skipped), secrets=loaded.secrets)
 
 
 def parse(documents: Iterable[Document], *, skipped: tuple[str, ...] = ()) -> Resources:

@@ -108,8 +108,8 @@ def test_check_notes_what_stands_elsewhere(tmp_path: Path) -> None:
     [
         (TOPIC % "", "no IggyStream of the name shop in the files"),
         ("kind: [", "this is not YAML"),
-        (TOPIC % ", sinks: [{name: a, type: Jdbc, jdbc: {url: 'jdbc:x:y', table: t}, "
-         "checkpoint: {volume: {}}}]", "sinks of type Jdbc cannot run yet"),
+        (TOPIC % ", sinks: [{name: a, type: Files, files: {path: a}, payload: {format: Avro}, "
+         "checkpoint: {volume: {}}}]", "spec.sinks[0].payload.schema: is missing"),
     ],
 )  # fmt: skip
 def test_up_refuses_files_before_it_touches_anything(tmp_path: Path, text: str, words: str) -> None:

@@ -1,5 +1,6 @@
 """What a laptop can and cannot do with resources, before anything runs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,22 @@ from iggy_operator.documents import DocumentErrors
 from iggy_operator.resources import load
 from iggykube.local.folders import Folders, Ports
 from iggykube.local.plan import LocalPlan, make_plan
+from sink_blocks import TARGETS
 
 HEAD = "apiVersion: iggykube.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec: %s\n"
 STREAM = HEAD % ("IggyStream", "shop", "{}")
 LAKE = "{name: lake, type: Files, files: {path: %s}, checkpoint: {%s}}"
+COPY = "{name: copy, type: Iggy, iggy: {stream: shop, topic: %s}, checkpoint: {volume: {}}}"
+STORE = "{endpoint: 'http://s3:8333', pathStyle: true, credentialsSecretName: keys}"
+STORED = (
+    f"{{name: lake, type: Files, files: {{path: 's3a://lake/x', s3: {STORE}}}, "
+    f"checkpoint: {{location: 's3a://state/x', s3: {STORE}}}}}"
+)
+KEYED = STORED.replace(f"location: 's3a://state/x', s3: {STORE}", "volume: {}")
+BARE = "{name: a, type: Files, files: {path: x}, payload: {format: Avro}, checkpoint: {volume: {}}}"
+TABLE = "{name: a, type: Delta, delta: {path: ../../x}, checkpoint: {volume: {}}}"
+SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {%s}\n"
+KEYS = SECRET % "accessKeyId: mine, secretAccessKey: hidden"
 
 
 def plan(tmp_path: Path, *documents: str) -> LocalPlan:
@@ -39,6 +52,53 @@ def test_a_job_gets_absolute_paths_defaults_and_no_launcher_fields(tmp_path: Pat
     assert not {"checkpoint", "restart", "suspend", "lag", "name"} & set(job["sink"])
     assert set(job["sink"]["spark"]) == {"driver", "conf"}
     assert job["once"] is False
+
+
+def test_object_stores_are_reached_with_the_secrets_of_the_files(tmp_path: Path) -> None:
+    other = KEYS.replace("keys", "of-nobody")
+
+    made = plan(tmp_path, STREAM, topic(STORED), KEYS, other)
+
+    job = made.sinks[0].job
+    folder = f"{tmp_path}/data/secrets/sinks/default/keys"
+    store = {"endpoint": "http://s3:8333", "pathStyle": True, "credentialsPath": folder}
+    assert job["sink"]["files"] == {"path": "s3a://lake/x", "format": "Parquet", "s3": store}
+    assert (job["checkpoint"], job["checkpointStore"]) == ("s3a://state/x", store)
+    assert [secret.name for secret in made.secrets] == ["keys"]
+    assert "hidden" not in repr(made)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_logins_of_targets_are_folders_and_the_job_takes_the_rest(
+    tmp_path: Path, kind: str
+) -> None:
+    block = {name: item for name, item in TARGETS[kind].items() if name != "s3"}
+    block |= {"path": "lake/orders"} if kind == "Delta" else {}
+    spec = {"topicRef": {"name": "orders"}, "type": kind, kind.lower(): block}
+    spec["checkpoint"] = {"volume": {}}
+    own = HEAD % ("IggySink", "x", json.dumps(spec))
+    keys = ("username", "password", "clientId", "clientSecret", "token", "ca.crt")
+    values = dict.fromkeys(keys, "x")
+    named = [item for field, item in block.items() if field.endswith("SecretName")]
+    secrets = [
+        (SECRET % "").replace("keys", name).replace("{}", json.dumps(values)) for name in named
+    ]
+
+    try:
+        job = plan(tmp_path, STREAM, topic(), own, *secrets).sinks[0].job
+    except DocumentErrors as error:
+        (problem,) = error.problems
+        assert "is not in this version" in problem.message
+        return
+
+    found = job["sink"][kind.lower()]
+    base = f"{tmp_path}/data"
+    for field, path in (("credentials", "credentialsPath"), ("ca", "caPath")):
+        name = block.get(f"{field}SecretName")
+        wanted = None if name is None else f"{base}/secrets/sinks/default/{name}"
+        assert found.get(path) == wanted
+    if kind == "Delta":
+        assert found["path"] == f"{base}/files/lake/orders"
 
 
 def test_an_existing_claim_is_shared_with_a_folder_for_each_sink(tmp_path: Path) -> None:
@@ -71,14 +131,36 @@ def test_settings_of_a_broker_become_its_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sink", "words"),
+    [
+        (TABLE, "sinks[0].delta.path: a relative path must stay below"),
+        (COPY % "orders", "sinks[0].iggy: shop/orders is the topic that is read"),
+    ],
+)
+def test_what_no_type_of_sink_may_do_is_told(tmp_path: Path, sink: str, words: str) -> None:
+    with pytest.raises(DocumentErrors) as caught:
+        plan(tmp_path, STREAM, topic(sink))
+
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("documents", "where", "words"),
     [
         ([STREAM, topic(stream="shp")], ":9:", "did you mean shop?"),
         ([topic()], ":4:", "add a document of kind IggyStream"),
-        ([STREAM, topic(LAKE % ("s3a://b/x", "volume: {}"))], ":9:", "writes into folders"),
+        ([STREAM, topic(LAKE % ("s3a://B/x", "volume: {}"))], ":9:", "files.path: 's3a://B/x'"),
+        ([STREAM, topic(LAKE % ("gs://b/x", "volume: {}"))], ":9:", "files.path: 'gs://b/x'"),
         ([STREAM, topic(LAKE % ("../../x", "volume: {}"))], ":9:", "must stay below"),
         ([STREAM, topic(LAKE % (".", "volume: {}"))], ":9:", "must stay below"),
-        ([STREAM, topic(LAKE % ("x", "location: 's3a://b/x'"))], ":9:", "use volume: {}"),
+        ([STREAM, topic(LAKE % ("x", "location: 'gs://b/x'"))], ":9:", "checkpoint: 'gs://b/x'"),
+        ([STREAM, topic(BARE)], ":9:", "sinks[0].payload.schema: is missing"),
+        ([STREAM, topic(KEYED)], ":9:", "sinks[0].files.s3.credentialsSecretName: there is no "
+         "Secret keys: add one of kind Secret to the files, in namespace default"),
+        ([STREAM, topic(KEYED), SECRET % "accessKeyId: a"], ":9:",
+         "Secret keys lacks the key secretAccessKey"),
+        ([STREAM, topic(KEYED), (SECRET % "a: a").replace("keys", "keys, namespace: shop")],
+         ":9:", "there is no Secret keys"),
         ([HEAD % ("IggyBroker", "main", "{}"), STREAM], ":9:", "here are main and iggy"),
         ([STREAM, topic(), topic(name="b").replace("spec: {", "spec: {topicName: orders, ")],
          ":13:", "both stand for shop/orders"),

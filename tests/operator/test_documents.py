@@ -116,10 +116,12 @@ def test_an_alias_inside_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_documents_of_others_are_left_alone_and_told(tmp_path: Path) -> None:
-    loaded = read(tmp_path, f"apiVersion: v1\nkind: Secret\nmetadata: {{name: db}}\n---\n{STREAM}")
+    loaded = read(
+        tmp_path, f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: db}}\n---\n{STREAM}"
+    )
 
     assert len(loaded.documents) == 1
-    assert loaded.skipped == (f"v1 Secret db ({tmp_path}/topic.yaml:1:1)",)
+    assert loaded.skipped == (f"v1 ConfigMap db ({tmp_path}/topic.yaml:1:1)",)
 
 
 def test_the_same_object_twice_names_both_places(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a change of the files means that nothing is done about. Pure."""
+"""What a change of the files means that no stream, topic or sink is changed for. Pure."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,8 @@ def change_notes(former: LocalPlan, plan: LocalPlan) -> Iterator[str]:
     if plan.broker_environment != former.broker_environment:
         yield "settings of the broker are others now: they count from the next `iggykube up` on"
     yield from (note for note in plan.notes if note not in former.notes)
+    if plan.secrets != former.secrets:
+        yield "Secrets are others now: jobs read them anew at their next connection"
     streams = {stream.stream_name for stream in plan.streams}
     for stream in former.streams:
         if stream.stream_name not in streams:

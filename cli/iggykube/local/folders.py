@@ -110,12 +110,21 @@ class Folders:
         """The root user's password, readable by its owner only."""
         return self.root / "secrets" / "root-password"
 
+    @property
+    def secrets(self) -> Path:
+        """Secrets that sinks name: `<namespace>/<name>/<key>`, readable by their owner only."""
+        return self.password_file.parent / "sinks"
+
+    def secret(self, namespace: str, name: str) -> Path:
+        """One of them."""
+        return self.secrets / namespace / name
+
     def create(self) -> None:
         """Make what is missing. Raises LocalError if the place does not allow it."""
         folders = (self.broker, self.files, self.claims, self.logs, self.run, self.run / "jobs")
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for folder in (*folders, self.password_file.parent):
+            for folder in (*folders, self.password_file.parent, self.secrets):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise LocalError(f"data directory {self.root}: {error.strerror}: {_OTHER}") from error
@@ -175,7 +184,7 @@ def _locked(file: TextIO) -> bool:
     return False
 
 
-def write_private(path: Path, text: str, *, is_lasting: bool = True) -> None:
+def write_private(path: Path, content: str | bytes, *, is_lasting: bool = True) -> None:
     """Replace a file's content in one step; nobody else may read it.
 
     `is_lasting`: it must be there after the machine has crashed.
@@ -183,8 +192,8 @@ def write_private(path: Path, text: str, *, is_lasting: bool = True) -> None:
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(descriptor, "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
         file.flush()
         if is_lasting:
             os.fsync(file.fileno())

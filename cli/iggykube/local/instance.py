@@ -31,6 +31,7 @@ from iggykube.local.plan import (
     broker_variables,
     make_plan,
 )
+from iggykube.local.secrets import write_secrets
 from iggykube.local.sink_set import SINKS_STOP_S_MAX, SinkSet
 from iggykube.local.sinks import SinkProcess
 from iggykube.local.snapshot import SinkRow, Snapshot, StreamRow, TopicRow, encode
@@ -130,6 +131,7 @@ class LocalInstance:
         self.folders.create()
         self._held.enter_context(self.folders.lock())
         self.tell(*end_leftovers(self.folders), *plan.notes)
+        write_secrets(self.folders, plan.secrets, is_alone=True)
         self._ports = ports.resolved()
         self._plan = make_plan(self._resources, self.folders, self._ports)
         variables = broker_variables(self.folders, self._ports, self.password)
@@ -187,6 +189,7 @@ class LocalInstance:
         former = self._plan
         assert former is not None, "only what was started is changed"
         plan = make_plan(resources, self.folders, self._running_ports)
+        write_secrets(self.folders, plan.secrets)
         self._apply(plan, resources)
         self._plan = plan
         self.tell(*change_notes(former, plan), *self._sinks.change(plan.sinks, self._sink_process))

@@ -5,22 +5,26 @@ What a laptop cannot do is refused here, before anything is started, at the plac
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from iggy_operator.decide.sinks import job_fields
+from iggy_operator.decide.sinks import job_fields, loops
 from iggy_operator.documents import Document, DocumentErrors, FileProblem
+from iggy_operator.launchers.secrets import CHECKPOINT_STORE, block_name, mounted, with_folders
 from iggy_operator.resources import Key, Resources, Sink, Stream, Topic
+from iggy_operator.secret_documents import Secret
 from iggy_operator.validation import FieldPath, suggestion
 from iggykube.local.folders import ROOT_USERNAME, Folders, Ports
 
-SINK_TYPES: Final = ("Console", "Files")
-"""Sinks whose job can run here."""
+PATH_TYPES: Final = ("Delta", "Files")
+"""Sinks that write into a folder, or into an object store."""
 CORES_MIN: Final = 2
 CORES_MAX: Final = 64
 USERNAME_VARIABLE: Final = "IGGY_USERNAME"
 PASSWORD_VARIABLE: Final = "IGGY_PASSWORD"
+
+_ANY_PORTS: Final = Ports()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class LocalPlan:
     streams: tuple[Stream, ...]
     topics: tuple[TopicPlan, ...]
     notes: tuple[str, ...]
+    secrets: tuple[Secret, ...] = field(default=(), repr=False)
+    """Those that sinks name: they become folders."""
 
     @property
     def sinks(self) -> tuple[SinkPlan, ...]:
@@ -65,7 +71,12 @@ class LocalPlan:
 
 def make_plan(resources: Resources, folders: Folders, ports: Ports) -> LocalPlan:
     """What to run for these resources. Raises DocumentErrors for what cannot run here."""
-    problems = [*reference_problems(resources), *_local_problems(resources, folders)]
+    problems = [
+        *reference_problems(resources),
+        *secret_problems(resources),
+        *_local_problems(resources, folders),
+        *job_problems(resources, folders, runs_here=True),
+    ]
     if problems:
         raise DocumentErrors(problems)
     streams = {stream.key: stream for stream in resources.streams}
@@ -84,6 +95,7 @@ def make_plan(resources: Resources, folders: Folders, ports: Ports) -> LocalPlan
         streams=resources.streams,
         topics=tuple(topics),
         notes=tuple(_notes(resources)),
+        secrets=tuple(_named_secrets(resources)),
     )
 
 
@@ -98,7 +110,7 @@ def _with_job(plan: SinkPlan, folders: Folders, ports: Ports) -> SinkPlan:
         "stream": plan.stream_name,
         "topic": plan.topic_name,
         "sink": _sink_fields(plan.sink, folders),
-        "checkpoint": str(checkpoint_folder(plan.sink, folders)),
+        **_checkpoint(plan.sink, folders),
         "once": plan.sink.spec["trigger"]["mode"] == "AvailableNow",
     }
     return SinkPlan(plan.sink, plan.stream_name, plan.topic_name, job)
@@ -107,10 +119,29 @@ def _with_job(plan: SinkPlan, folders: Folders, ports: Ports) -> SinkPlan:
 def _sink_fields(sink: Sink, folders: Folders) -> dict[str, Any]:
     fields = job_fields(sink)
     fields["spark"] = _spark_fields(sink.spec["spark"])
-    if sink.type == "Files":
-        path = str(files_folder(sink, folders))
-        fields["files"] = {**fields["files"], "path": path}
+    name = block_name(sink)
+    if name in fields:
+        fields[name] = with_folders(fields[name], name, _secret_folders(sink, folders))
+    if sink.type in PATH_TYPES:
+        fields[name]["path"] = written_path(sink, folders)
     return fields
+
+
+def _secret_folders(sink: Sink, folders: Folders) -> dict[str, str]:
+    """Where the job finds each Secret, by the field that names it."""
+    namespace = sink.key.namespace
+    return {item.field: str(folders.secret(namespace, item.name)) for item in mounted(sink)}
+
+
+def _checkpoint(sink: Sink, folders: Folders) -> dict[str, Any]:
+    """Where the job keeps its place, and how that store is reached."""
+    block = sink.spec.get("checkpoint", {})
+    if "location" not in block:
+        return {"checkpoint": str(checkpoint_folder(sink, folders))}
+    if "s3" not in block:
+        return {"checkpoint": block["location"]}
+    store = with_folders(block["s3"], CHECKPOINT_STORE, _secret_folders(sink, folders))
+    return {"checkpoint": block["location"], "checkpointStore": store}
 
 
 def _spark_fields(spark: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,9 +152,14 @@ def _spark_fields(spark: Mapping[str, Any]) -> dict[str, Any]:
     return {"driver": {"cores": cores, "memory": driver["memory"]}, "conf": spark.get("conf", {})}
 
 
-def files_folder(sink: Sink, folders: Folders) -> Path:
-    """Where a Files sink writes: a relative path lies below the data directory."""
-    return folders.files / str(sink.spec["files"]["path"])
+def written_path(sink: Sink, folders: Folders) -> str:
+    """Where a sink of PATH_TYPES writes: a relative path lies below the data directory."""
+    path = str(sink.spec[block_name(sink)]["path"])
+    return path if _is_address(path) else str(folders.files / path)
+
+
+def _is_address(path: str) -> bool:
+    return "://" in path
 
 
 def checkpoint_folder(sink: Sink, folders: Folders) -> Path:
@@ -165,6 +201,38 @@ def _notes(resources: Resources) -> Iterator[str]:
         yield f"IggyUser {user.key} is not made here: local mode works as root"
 
 
+@dataclass(frozen=True, slots=True)
+class SinkPlace:
+    """A sink of the files, where it stands in them, and what it reads by the broker's names."""
+
+    sink: Sink
+    document: Document
+    path: FieldPath
+    stream_name: str
+    topic_name: str
+
+    def problem(self, field: str, message: str) -> FileProblem:
+        """A problem at a field of the sink, such as `jdbc.url`."""
+        return self.document.problem((*self.path, *filter(None, field.split("."))), message)
+
+
+def sink_places(resources: Resources) -> Iterator[SinkPlace]:
+    """All sinks. What a topic or stream is called that stands elsewhere is not known: its key."""
+    streams = {stream.key: stream.stream_name for stream in resources.streams}
+    topics = {topic.key: topic for topic in resources.topics}
+    for topic in resources.topics:
+        document = _document(resources, "IggyTopic", topic.key)
+        stream = streams.get(topic.stream, topic.stream.name)
+        for index, sink in enumerate(topic.sinks):
+            yield SinkPlace(sink, document, ("spec", "sinks", index), stream, topic.topic_name)
+    for sink in resources.sinks:
+        document = _document(resources, "IggySink", sink.key)
+        found = topics.get(sink.topic)
+        name = sink.topic.name if found is None else found.topic_name
+        stream = "" if found is None else streams.get(found.stream, found.stream.name)
+        yield SinkPlace(sink, document, ("spec",), stream or "unknown", name)
+
+
 def _document(resources: Resources, kind: str, key: Key) -> Document:
     identity = (kind, key.namespace, key.name)
     return next(item for item in resources.documents if item.identity == identity)
@@ -194,13 +262,8 @@ def _unknown(document: Document, path: FieldPath, key: Key, known: list[Key]) ->
 def _local_problems(resources: Resources, folders: Folders) -> Iterator[FileProblem]:
     yield from _broker_problems(resources)
     yield from _name_problems(resources)
-    for topic in resources.topics:
-        document = _document(resources, "IggyTopic", topic.key)
-        for index, sink in enumerate(topic.sinks):
-            yield from _sink_problems(document, ("spec", "sinks", index), sink, folders)
-    for sink in resources.sinks:
-        document = _document(resources, "IggySink", sink.key)
-        yield from _sink_problems(document, ("spec",), sink, folders)
+    for place in sink_places(resources):
+        yield from _sink_problems(place, folders)
 
 
 def _broker_problems(resources: Resources) -> Iterator[FileProblem]:
@@ -235,31 +298,58 @@ def _name_problems(resources: Resources) -> Iterator[FileProblem]:
             yield _document(resources, kind, key).problem(("metadata", "name"), message)
 
 
-def _sink_problems(
-    document: Document, path: FieldPath, sink: Sink, folders: Folders
-) -> Iterator[FileProblem]:
-    if sink.type not in SINK_TYPES:
-        known = " and ".join(SINK_TYPES)
-        message = f"sinks of type {sink.type} cannot run yet: {known} can"
-        yield document.problem((*path, "type"), message)
-    checkpoint = sink.spec.get("checkpoint", {})
-    if "location" in checkpoint:
-        message = "local mode keeps checkpoints below the data directory: use volume: {}"
-        yield document.problem((*path, "checkpoint", "location"), message)
-    if sink.type == "Files":
-        yield from _path_problems(document, (*path, "files", "path"), sink, folders)
-
-
-def _path_problems(
-    document: Document, path: FieldPath, sink: Sink, folders: Folders
-) -> Iterator[FileProblem]:
-    text = str(sink.spec["files"]["path"])
-    if "://" in text:
-        yield document.problem(
-            path, "local mode writes into folders: give one, such as lake/orders"
-        )
-    elif not os.path.isabs(text):
+def _sink_problems(place: SinkPlace, folders: Folders) -> Iterator[FileProblem]:
+    if place.sink.type not in PATH_TYPES:
+        return
+    name = block_name(place.sink)
+    text = str(place.sink.spec[name]["path"])
+    if not _is_address(text) and not os.path.isabs(text):
         below = os.path.normpath(folders.files / text)
         if not below.startswith(str(folders.files) + os.sep):
             message = "a relative path must stay below the data directory: remove the dots"
-            yield document.problem(path, message)
+            yield place.problem(f"{name}.path", message)
+
+
+def _named_secrets(resources: Resources) -> Iterator[Secret]:
+    """Those of the files that sinks name, each once."""
+    sinks = [place.sink for place in sink_places(resources)]
+    named = {(sink.key.namespace, item.name) for sink in sinks for item in mounted(sink)}
+    yield from (item for item in resources.secrets if (item.namespace, item.name) in named)
+
+
+def secret_problems(resources: Resources) -> Iterator[FileProblem]:
+    """Secrets that sinks name and that stand in none of the files, or lack a key."""
+    known = {(item.namespace, item.name): item for item in resources.secrets}
+    for place in sink_places(resources):
+        for item in mounted(place.sink):
+            namespace = place.sink.key.namespace
+            secret = known.get((namespace, item.name))
+            if secret is None:
+                fix = f"add one of kind Secret to the files, in namespace {namespace}"
+                text = f"there is no Secret {item.name}: {fix}"
+            elif missing := item.lacks(set(secret.values)):
+                text = f"Secret {item.name} lacks {missing}: add what is missing"
+            else:
+                continue
+            yield place.problem(item.field, text)
+
+
+def job_problems(resources: Resources, folders: Folders, *, runs_here: bool) -> list[FileProblem]:
+    """What the sinks' jobs would refuse when they start. Starts none, and no Spark.
+
+    `runs_here`: on this machine, where libraries of theirs may be missing.
+    """
+    places = list(sink_places(resources))
+    if not places:
+        return []
+    # Its libraries take a second to import: only who has sinks waits for them.
+    from iggykube.local.job_checks import refusal
+
+    problems = []
+    for place in places:
+        sink, stream, topic = place.sink, place.stream_name, place.topic_name
+        problems += [place.problem(name, text) for name, text in loops(sink, stream, topic)]
+        plan = _with_job(SinkPlan(sink, stream, topic, {}), folders, _ANY_PORTS)
+        if (refused := refusal(plan.job, runs_here=runs_here)) is not None:
+            problems.append(place.problem(*refused))
+    return problems

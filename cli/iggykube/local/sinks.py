@@ -76,7 +76,9 @@ class SinkProcess:
             return
         config = self._folders.run / "jobs" / f"{self._file_name}.json"
         write_private(config, msgspec.json.format(msgspec.json.encode(self.plan.job)).decode())
-        Path(str(self.plan.job["checkpoint"])).mkdir(parents=True, exist_ok=True)
+        checkpoint = str(self.plan.job["checkpoint"])
+        if "://" not in checkpoint:
+            Path(checkpoint).mkdir(parents=True, exist_ok=True)
         self._child = Child(
             [sys.executable, "-m", "iggy_spark.sink_job", "--config", str(config)],
             environment=self._environment,

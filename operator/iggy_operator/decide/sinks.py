@@ -1,5 +1,6 @@
 """One sink: its job's configuration, when to start it again, when to give up."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +29,42 @@ class AfterExit:
     """Seconds until it is started again; None: not at all."""
     retries: int
     """To be handed in the next time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Another topic of the same broker that a sink's job sends to."""
+
+    field: str
+    """Where the sink names it."""
+    stream: str
+    topic: str
+
+    def __str__(self) -> str:
+        """As grants and messages name it."""
+        return f"{self.stream}/{self.topic}"
+
+
+def dead_letters(sink: Sink, stream: str) -> Target | None:
+    """The topic that bad messages go to; `stream` is that of the topic that is read."""
+    block = sink.spec["errors"].get("deadLetter")
+    if block is None:
+        return None
+    return Target("errors.deadLetter", block.get("stream", stream), block["topic"])
+
+
+def targets(sink: Sink, stream: str) -> tuple[Target, ...]:
+    """Every other topic that the job sends to."""
+    dead, copy = dead_letters(sink, stream), sink.spec.get("iggy")
+    copies = [Target("iggy", copy["stream"], copy["topic"])] if copy else []
+    return (*copies, *([dead] if dead is not None else []))
+
+
+def loops(sink: Sink, stream: str, topic: str) -> Iterator[tuple[str, str]]:
+    """Fields by which the job would read what it sends, and what to do about each."""
+    for target in targets(sink, stream):
+        if (target.stream, target.topic) == (stream, topic):
+            yield target.field, f"{target} is the topic that is read: name another one"
 
 
 def job_fields(sink: Sink) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from iggy_operator.broker_admin import BrokerAdmin, BrokerError, BrokerRefusedEr
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Ref
 from iggy_operator.decide.actions import CreateTopic
+from iggy_operator.decide.sinks import Target
 from iggy_operator.desired.metadata import Manifest
 from iggy_operator.kinds.common import World
-from iggy_operator.launchers.job import SinkJob, Target
+from iggy_operator.launchers.job import SinkJob
 from iggy_operator.launchers.steps import Stop
 from iggy_operator.objects import is_owned
 from iggy_operator.reasons import Reason

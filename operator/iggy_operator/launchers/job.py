@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iggy_operator.decide.sinks import job_fields
+from iggy_operator.decide.sinks import Target, dead_letters, job_fields, loops, targets
 from iggy_operator.desired.metadata import (
     MARK_CHARACTERS,
     SINK_LABEL,
@@ -62,20 +62,6 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Another topic of the same broker that the job sends to."""
-
-    field: str
-    """Where the sink names it."""
-    stream: str
-    topic: str
-
-    def __str__(self) -> str:
-        """As grants and messages name it."""
-        return f"{self.stream}/{self.topic}"
-
-
-@dataclass(frozen=True, slots=True)
 class SinkJob:
     """A sink and everything that its manifests depend on."""
 
@@ -126,18 +112,12 @@ class SinkJob:
     @property
     def dead_letters(self) -> Target | None:
         """The topic that bad messages go to."""
-        block = self.sink.spec["errors"].get("deadLetter")
-        if block is None:
-            return None
-        stream = block.get("stream", self.source.stream)
-        return Target("errors.deadLetter", stream, block["topic"])
+        return dead_letters(self.sink, self.source.stream)
 
     @property
     def targets(self) -> tuple[Target, ...]:
         """Every other topic that the job sends to."""
-        dead, copy = self.dead_letters, self.sink.spec.get("iggy")
-        copies = [Target("iggy", copy["stream"], copy["topic"])] if copy else []
-        return (*copies, *([dead] if dead is not None else []))
+        return targets(self.sink, self.source.stream)
 
     @property
     def family(self) -> Family:
@@ -251,10 +231,8 @@ def mebibytes(text: str) -> int:
 
 def problems(job: SinkJob) -> Iterator[str]:
     """What of the sink cannot be had in a cluster: field and way out, a sentence each."""
-    own = f"{job.source.stream}/{job.source.topic}"
-    for target in job.targets:
-        if str(target) == own:
-            yield f"{target.field}: {own} is the topic that is read: name another one"
+    for field, text in loops(job.sink, job.source.stream, job.source.topic):
+        yield f"{field}: {text}"
     program = job.sink.spec.get("custom", {}).get("mainApplicationFile", PROGRAM_IN_IMAGE)
     if not program.startswith(PROGRAM_IN_IMAGE):
         yield (
