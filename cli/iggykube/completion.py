@@ -13,7 +13,6 @@ from click.shell_completion import get_completion_class
 
 from iggy_client.client import Client
 from iggy_client.errors import ClientError, LinkError
-from iggykube.connection import local_instance
 from iggykube.errors import CommandError
 
 COMPLETE_VARIABLE: Final = "_IGGYKUBE_COMPLETE"
@@ -64,6 +63,8 @@ def complete_group(context: click.Context, parameter: click.Parameter, text: str
 
 def complete_sink(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
     """Names of sinks of the local instance."""
+    from iggykube.running import local_instance  # only when names are asked for: it takes a while
+
     try:
         snapshot, _ = local_instance(_data(context))
     except (CommandError, OSError):
@@ -73,9 +74,11 @@ def complete_sink(context: click.Context, parameter: click.Parameter, text: str)
 
 def _names(context: click.Context, text: str, ask: Callable[[Client], Iterable[str]]) -> list[str]:
     """What the local instance's broker knows, as far as it begins with `text`."""
+    from iggykube.running import local_instance  # only when names are asked for: it takes a while
+
     try:
-        snapshot, root = local_instance(_data(context))
-        client = Client.connect(snapshot.address, root.username, root.password, timeout_s=ASK_S_MAX)
+        snapshot, login = local_instance(_data(context))
+        client = Client.connect(snapshot.address, *login, timeout_s=ASK_S_MAX)
         with client:
             return sorted(name for name in ask(client) if name.startswith(text))
     except (CommandError, ClientError, LinkError, OSError):

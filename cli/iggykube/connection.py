@@ -17,10 +17,7 @@ import msgspec
 from iggy_client.client import TIMEOUT_S, Client
 from iggy_client.errors import ClientError, LinkError
 from iggy_client.tls import Tls
-from iggykube.errors import CommandError, LocalError
-from iggykube.local.folders import ROOT_USERNAME, Folders
-from iggykube.local.snapshot import Snapshot
-from iggykube.local.snapshot import decode as decode_snapshot
+from iggykube.errors import CommandError
 from iggykube.option_types import SERVERS, Parsed, duration
 from iggykube.options import data_option
 
@@ -160,9 +157,12 @@ class TargetOptions(msgspec.Struct, frozen=True):
         if self.servers is None:
             if self.tls:
                 raise click.UsageError("--tls needs --servers: the local instance has none")
+            # Local mode takes a while to import, and brokers elsewhere need nothing of it.
+            from iggykube.running import local_instance
+
             login = self._given_login()
-            snapshot, root = local_instance(self.data)
-            return Target((snapshot.address,), login or root, self.timeout_s)
+            snapshot, (username, password) = local_instance(self.data)
+            return Target((snapshot.address,), login or Login(username, password), self.timeout_s)
         login = self._given_login() or _environment_login()
         if login is None:
             fix = "give --username and --password-file, or --token-file"
@@ -231,24 +231,3 @@ def _read(option: str, path: Path, bytes_max: int) -> str:
     except ValueError as error:
         reason = str(error)
     raise click.BadParameter(f"'{path}' {reason}", param_hint=f"'{option}'")
-
-
-def local_instance(data: Path) -> tuple[Snapshot, Login]:
-    """The instance that runs in a data directory, and its root user. Raises LocalError."""
-    folders = Folders.at(data)
-    snapshot = read_snapshot(folders)
-    return snapshot, Login(ROOT_USERNAME, folders.password())
-
-
-def read_snapshot(folders: Folders) -> Snapshot:
-    """How the instance stands. Raises LocalError if none runs."""
-    if folders.owner_pid() is None:
-        fix = "start one with `iggykube up -f FILE`, or name its folder with --data"
-        raise LocalError(f"no instance runs in {folders.root}: {fix}")
-    try:
-        return decode_snapshot(folders.snapshot_file.read_bytes())
-    except FileNotFoundError:
-        raise LocalError(f"the instance in {folders.root} is starting: try again") from None
-    except msgspec.MsgspecError:
-        fix = "use the version of iggykube that started it"
-        raise LocalError(f"the instance in {folders.root} is of another version: {fix}") from None

@@ -9,10 +9,10 @@ import msgspec
 from iggy_operator.validation import nearest
 from iggykube import view
 from iggykube.completion import complete_sink
-from iggykube.connection import read_snapshot
 from iggykube.errors import LocalError
 from iggykube.local import Folders, SinkRow, Snapshot
 from iggykube.options import data_option, output_option
+from iggykube.running import read_snapshot
 
 
 class SinkPlace(msgspec.Struct, frozen=True):

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from iggykube import view
-from iggykube.connection import read_snapshot
 from iggykube.local import Folders
 from iggykube.local import snapshot as snapshots
 from iggykube.options import data_option, output_option
+from iggykube.running import read_snapshot
 
 
 @click.command()
