@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from iggy_spark import starts, state
-from iggy_spark.errors import OptionError
+from iggy_spark.errors import OffsetFormatError, OptionError
 from iggy_spark.offsets import Offsets, QueryOffsets, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_spark.start_mark import SUFFIX, StartMark
@@ -29,6 +29,7 @@ class FirstStart:
         moves, group = options.starting.moves, options.consumer_group
         self._marks = options.state_location is None and moves is not None and group is not None
         self._forgotten = not self._marks
+        self._fresh = False  # written down by this very process
 
     def find(self) -> QueryOffsets:
         """The start.
@@ -43,6 +44,7 @@ class FirstStart:
             if written is not None:
                 self._options.selection.check(written)
                 return written
+            self._fresh = moves is not None
             return state.write_initial(location, QueryOffsets.of(self._resolved()))
         if self._marks:
             return QueryOffsets.of(self._at_broker())
@@ -53,6 +55,22 @@ class FirstStart:
                 "or startingOffsets=earliest, or unsafeMovingStart=true to take the risk"
             )
         return QueryOffsets.of(self._resolved())
+
+    def check_replay(self) -> None:
+        """Spark repeats a batch that was planned before this process. If that is the first one, its
+        start had been written down, and must not be another one now.
+
+        Raises:
+            OffsetFormatError: it was not there any more.
+        """
+        if self._fresh:
+            kept = (
+                self._options.state_location or f"consumer {self._options.consumer_group}{SUFFIX}"
+            )
+            raise OffsetFormatError(
+                "the checkpoint's first batch is not done, and where it began is gone from "
+                f"{kept}: bring it back, or use a new checkpoint and say where to start"
+            )
 
     def forget(self, done: QueryOffsets, found: Iterable[TopicState]) -> None:
         """The first batch is done, up to `done`: nobody asks for the start again."""
@@ -86,6 +104,7 @@ class FirstStart:
                 marks[item.name].write(positions)
             topics.append(Offsets(item.name, str(item.incarnation), positions))
         if not begun:
+            self._fresh = True
             _log.warning(
                 "there is no stateLocation: until the first batch is done, the broker keeps the "
                 "start, as consumer %s%s",

@@ -128,6 +128,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         self._size = BatchSize(options, self._topics)
         self._initial: QueryOffsets | None = None
         self._found: tuple[float, list[TopicState]] | None = None
+        self._looked = False  # whether this process has planned a batch
         self._available_now = False
         self._target: list[TopicState] | None = None
         self._noted: tuple[str, ...] = ()
@@ -149,6 +150,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """End of the next micro-batch. `start` is the end of the last finished one: mirror it."""
+        self._looked = True
         done = self._checked(start)
         found = self._states()
         self._mirrors.store(done, found)
@@ -180,6 +182,8 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch; a replay gets the same ones."""
         until = self._checked(end)
+        if not self._looked:
+            self._first.check_replay()
         # A replay is the first thing that a restarted query does: another must not be at it.
         self._mirrors.join(until)
         return self._tasks(QueryOffsets.from_json(start), until)

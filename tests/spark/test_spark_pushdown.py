@@ -122,7 +122,8 @@ def test_spark_pushes_filters_down(pushing: SparkSession, topic: "Topic") -> Non
         topic.send(partition, [b"m%d" % n for n in range(100)], batch=10)
     at = frame(pushing, topic).where("partition = 1 AND offset = 50").collect()[0].timestamp
 
-    chosen = frame(pushing, topic).where("partition = 1 AND offset >= 10").where(f.col("timestamp") < f.lit(at))
+    chosen = frame(pushing, topic).where("partition = 1 AND offset >= 10")
+    chosen = chosen.where(f.col("timestamp") < f.lit(at))
 
     found = sorted((row.partition, row.offset) for row in chosen.collect())
     assert found == [(1, n) for n in range(10, 50)]
