@@ -114,13 +114,14 @@ def test_a_schema_selects_columns_and_is_checked(spark: SparkSession, topic: "To
     assert "schema: column offset is int64" in str(wrong)
 
 
-@pytest.mark.parametrize("payload", ["raw", "text", "json"])
+@pytest.mark.parametrize("payload", ["raw", "text", "json", "document"])
 def test_our_arrow_schema_is_sparks_for_every_choice_of_columns(
     spark: SparkSession, payload: str
 ) -> None:
     declared = "id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>, who STRUCT<n: DECIMAL(9,2)>"
+    declared += ", counts MAP<STRING, INT>, deep MAP<INT, ARRAY<MAP<BIGINT, STRUCT<x: DATE>>>>"
     given = {"servers": "a:1", "username": "u", "password": "p", "stream": "s", "topic": "t"}
-    given |= {"payloadFormat": payload, "includeHeaders": "true"}
+    given |= {"payloadFormat": payload.replace("document", "json"), "includeHeaders": "true"}
     given |= {"payloadSchema": declared} if payload == "json" else {}
     every = options.parse(given, mode="batch").columns
     for columns in [every, every[::-1], *((name,) for name in every)]:
