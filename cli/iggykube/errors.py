@@ -27,6 +27,12 @@ class BrokerDied(LocalError):
     """The broker ended by itself."""
 
 
+class Interrupted(CommandError):
+    """The user asked twice to stop, and something was left undone."""
+
+    exit_code = 130
+
+
 class Stopped(CommandError):
     """The user asked to stop while something was being waited for."""
 

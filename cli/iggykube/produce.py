@@ -13,7 +13,7 @@ from iggy_wire.primitives import Partitioning
 from iggykube import headers as user_headers
 from iggykube.completion import complete_stream, complete_topic
 from iggykube.connection import Target, TargetOptions, target_options
-from iggykube.errors import CommandError
+from iggykube.errors import CommandError, Interrupted
 from iggykube.option_types import HEADER, KEY, NAME, PARTITION, Parsed, duration, size
 from iggykube.options import output_option
 from iggykube.producer import KeyField, Limits, Producer, Route
@@ -160,8 +160,11 @@ def send(target: Target, work: Work, output: str) -> None:
         try:
             _pump(producer, work, work.route(kept), requests)
         except CommandError as error:
-            problem = type(error)(f"{error}; {report.told()}")
             report.error = str(error)
+            problem = type(error)(f"{error}; {report.told()}")
+        except KeyboardInterrupt:
+            report.error = "interrupted before all was answered"
+            problem = Interrupted(f"{report.error}; {report.told()}")
         report.is_interrupted = requests.stop()
     if output == "json":
         click.echo(msgspec.json.encode(report))

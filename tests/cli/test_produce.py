@@ -1,12 +1,18 @@
 """`iggykube produce` with a real broker process."""
 
+import fcntl
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
+import termios
+from array import array
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -243,6 +249,58 @@ def test_a_broker_that_goes_is_told_with_the_count(tmp_path: Path) -> None:
     assert report["error"] in told
     assert "2 messages acknowledged" in told
     assert len(told.splitlines()) == 1
+
+
+def test_a_second_signal_ends_it_at_once_and_says_what_is_open(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, shards=1).start()
+    try:
+        topic = TopicProgram(broker, "s", 1)
+        with start(topic, "--batch-messages", "2", "--linger", "10m") as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"a\nb\n")
+            process.stdin.flush()
+            wait_until(lambda: stored(topic) == 2, "the first batch")
+            os.killpg(broker.pid, signal.SIGSTOP)
+            process.stdin.write(b"c\nd\n")
+            process.stdin.flush()
+            wait_until(
+                lambda: not unread(process.stdin) and is_asleep(process.pid),
+                "the second batch was read and is on its way",
+            )
+            process.send_signal(signal.SIGINT)
+            wait_until(
+                lambda: not has_pending(process.pid) and is_asleep(process.pid),
+                "the first signal was taken",
+            )
+            process.send_signal(signal.SIGINT)
+            report = json.loads(process.stdout.read())
+    finally:
+        broker.kill()
+
+    assert process.returncode == 130
+    assert (report["acknowledged"], report["unanswered"]) == (2, 2)
+    assert "interrupted" in report["error"]
+
+
+def unread(pipe: IO[bytes] | None) -> int:
+    """Bytes that nobody has read yet."""
+    assert pipe is not None
+    waiting = array("i", [0])
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, waiting)
+    return waiting[0]
+
+
+def is_asleep(pid: int) -> bool:
+    """Whether its main thread waits for something."""
+    return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def has_pending(pid: int) -> bool:
+    """Whether SIGINT waits to be taken."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    masks = re.findall(r"^(?:SigPnd|ShdPnd):\s+(\w+)$", status, re.MULTILINE)
+    return any(int(mask, 16) & 1 << (signal.SIGINT - 1) for mask in masks)
 
 
 def test_a_broker_that_is_not_there_is_told_in_a_line(topic: TopicProgram) -> None:

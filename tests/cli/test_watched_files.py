@@ -1,5 +1,6 @@
 """`up` follows its files: what a look notices, and what a change does to a running instance."""
 
+import json
 import os
 import shutil
 import signal
@@ -317,6 +318,23 @@ def test_up_says_each_change_in_a_line_and_goes_on_after_a_broken_file(tmp_path:
     assert "not YAML" in broken
     assert fixed == "added 1 partitions to topic orders\n"
     assert nothing == "shop.yaml: changed, and there is nothing to do\n"
+
+
+def test_programs_get_changes_as_notes(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(text_of(STREAM, topic()))
+    with start_up(tmp_path, "--output", "json") as up:
+        first = json.loads(line_with(up, "orders"))
+        file.write_text(text_of(STREAM, topic(more=", partitions: 2")))
+        second = json.loads(line_with(up, "added"))
+        up.send_signal(signal.SIGINT)
+        rest, _ = up.communicate()
+
+    assert first["notes"] == ["created stream shop", "created topic orders with 1 partitions"]
+    assert second["notes"][2:] == ["added 1 partitions to topic orders"]
+    assert [json.loads(line)["pid"] for line in rest.splitlines()] == [
+        first["pid"] for _ in rest.splitlines()
+    ]
 
 
 def test_up_without_watch_looks_at_nothing(tmp_path: Path) -> None:
