@@ -53,5 +53,23 @@ def _build(config: JobConfig, show: Callable[[str], Any], retry: Retry) -> Sink:
 
             assert sink.jdbc is not None, "checked with the configuration"
             return JdbcSink(sink.jdbc, fields, name=config.name, retry=retry)
+        case "Elasticsearch" | "Quickwit" | "Http":
+            return _web_service(config, retry)
     known = ", ".join(BLOCKS)
     raise OptionError(f"sink.type: {sink.type} is not in this version, choose from {known}")
+
+
+def _web_service(config: JobConfig, retry: Retry) -> Sink:
+    sink = config.sink
+    if sink.elasticsearch is not None:
+        from iggy_spark.sinks.elasticsearch import ElasticsearchSink
+
+        return ElasticsearchSink(sink.elasticsearch, config.payload, retry=retry)
+    if sink.quickwit is not None:
+        from iggy_spark.sinks.quickwit import QuickwitSink
+
+        return QuickwitSink(sink.quickwit, config.payload, retry=retry)
+    from iggy_spark.sinks.http import HttpSink
+
+    assert sink.http is not None, "checked with the configuration"
+    return HttpSink(sink.http, config.payload, name=config.name, retry=retry)
