@@ -5,7 +5,7 @@ How types are written:
   null
 - TIMESTAMP as RFC 3339 text in UTC with six digits of a second, such as
   2026-12-31T23:59:59.999999Z; TIMESTAMP_NTZ the same without Z; DATE as 2026-12-31
-- BINARY as base64 text; ARRAY as a list, STRUCT as an object; null as null
+- BINARY as base64 text; ARRAY as a list, STRUCT and MAP as an object; null as null
 
 A message whose JSON has no declared schema stays the text that it was; whoever decodes it has seen
 that it is an object.
@@ -13,6 +13,7 @@ that it is an object.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -29,11 +30,6 @@ _POSITION = tuple(field.name for field in table.METADATA)
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RFC3339 = "%Y-%m-%dT%H:%M:%S"  # %S has as many digits as the type: six
-
-
-def is_document(payload: Payload) -> bool:
-    """Whether the messages are JSON objects without a declared schema."""
-    return payload.format == "json" and payload.schema_text is None
 
 
 def refuse_raw(payload: Payload, *, target: str) -> None:
@@ -57,7 +53,7 @@ class Documents:
         iggy_timestamp behind its own.
         """
         self._position = position
-        self._make = self._of_texts if is_document(payload) else self._of_columns
+        self._make = self._of_texts if payload.is_document else self._of_columns
         self._kind: tuple[tuple[str, ...], Any] = ((), None)
 
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
@@ -67,7 +63,7 @@ class Documents:
     def _of_columns(self, rows: pa.RecordBatch) -> list[bytes]:
         names = tuple(name for name in rows.schema.names if self._position or name not in _POSITION)
         made, encode = self._struct(names), _ENCODER.encode
-        columns = [plain(rows.column(name)).to_pylist() for name in names]
+        columns = [plain(rows.column(name)) for name in names]
         return [encode(made(*values)) for values in zip(*columns, strict=True)]
 
     def _struct(self, names: tuple[str, ...]) -> Callable[..., Any]:
@@ -88,37 +84,35 @@ class Documents:
 
 def positions(rows: pa.RecordBatch) -> tuple[list[int], list[int], list[str]]:
     """Partition, offset and time (RFC 3339) of every row."""
-    partitions, offsets, times = (plain(rows.column(name)).to_pylist() for name in _POSITION)
+    partitions, offsets, times = (plain(rows.column(name)) for name in _POSITION)
     return partitions, offsets, times
 
 
-def plain(values: pa.Array) -> pa.Array:
-    """The same values, times within as text, so that all are written alike."""
-    kind = values.type
-    if pa.types.is_timestamp(kind):
+def plain(values: pa.Array) -> list[Any]:
+    """The values as the encoder takes them, times as text, so that all are written alike."""
+    if pa.types.is_timestamp(values.type):
         return _times(values)
-    if pa.types.is_struct(kind):
-        fields = [kind.field(number).name for number in range(kind.num_fields)]
-        parts = [plain(part) for part in values.flatten()]
-        return pa.StructArray.from_arrays(parts, fields, mask=values.is_null())
-    if pa.types.is_list(kind):
-        # A list that is null keeps its place: only the lengths of the others count.
-        lengths = pc.fill_null(pc.list_value_length(values), 0).to_pylist()
-        ends = [0]
-        for length in lengths:
-            ends.append(ends[-1] + length)
-        return pa.ListArray.from_arrays(
-            pa.array(ends, pa.int32()), plain(values.flatten()), mask=values.is_null()
-        )
-    return values
+    found: list[Any] = values.to_pylist(maps_as_pydicts="strict")
+    return [_plain(value) for value in found] if pa.types.is_nested(values.type) else found
 
 
-def _times(values: pa.Array) -> pa.Array:
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, dict):
+        return {_plain(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _times(values: pa.Array) -> list[str | None]:
     # Messages of one batch often have one time: each is written once.
     found = values.view(pa.timestamp("us")).dictionary_encode()
     suffix = "" if values.type.tz is None else "Z"
     texts = pc.strftime(found.dictionary, format=_RFC3339 + suffix)
-    return texts.take(found.indices)
+    written: list[str | None] = texts.take(found.indices).to_pylist()
+    return written
 
 
 def _one_line(text: bytes) -> bytes:
@@ -146,7 +140,7 @@ def field_values(payload: Payload, name: str) -> Callable[[pa.RecordBatch], Sequ
     """How to read the field `name` of every message: a text or a whole number, None where it is
     neither or missing.
     """
-    if is_document(payload):
+    if payload.is_document:
         kind = msgspec.defstruct("Only", [("value", Any, None)], rename={"value": name})
         decode = msgspec.json.Decoder(kind).decode
         return lambda rows: [

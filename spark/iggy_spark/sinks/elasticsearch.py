@@ -21,7 +21,7 @@ from iggy_spark.offsets import OffsetRange
 from iggy_spark.payload import Payload
 from iggy_spark.retry import Retry, TransientError
 from iggy_spark.sinks.base import Portion, Refusal, Spans, Task, Written
-from iggy_spark.sinks.documents import Documents, field_values, is_document, refuse_raw
+from iggy_spark.sinks.documents import Documents, field_values, refuse_raw
 from iggy_spark.sinks.elasticsearch_index import IndexName
 from iggy_spark.sinks.rows import METADATA, table_fields
 from iggy_spark.sinks.web import NOT_FOUND, SUCCESS, TOO_LARGE, Answer, Place, Web, checked
@@ -154,7 +154,7 @@ def _check_id(settings: blocks.Elasticsearch, payload: Payload) -> None:
     name = settings.id_field
     if (name is not None) != (settings.id_from == "Field"):
         raise OptionError("elasticsearch.idField: goes with idFrom: Field, which needs it")
-    if name is None or is_document(payload):
+    if name is None or payload.is_document:
         return
     known = {
         item.name: schema.to_ddl(item.type)

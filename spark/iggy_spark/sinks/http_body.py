@@ -12,7 +12,7 @@ from iggy_spark import blocks
 from iggy_spark.errors import OptionError
 from iggy_spark.payload import Payload
 from iggy_spark.sinks.base import Portion
-from iggy_spark.sinks.documents import DOCUMENT, Documents, is_document, positions
+from iggy_spark.sinks.documents import DOCUMENT, Documents, positions
 
 _ENCODE = msgspec.json.Encoder().encode
 # Our own, or of the connection: they are no part of the settings.
@@ -61,7 +61,7 @@ def texts(settings: blocks.Http, payload: Payload) -> Texts:
 def _raw(settings: blocks.Http, payload: Payload) -> Texts:
     if settings.metadata:
         raise OptionError("http.metadata: wraps JSON, and body Raw sends payloads unchanged")
-    if payload.format == "json" and not is_document(payload):
+    if payload.format == "json" and not payload.is_document:
         raise OptionError(
             "http.body: Raw sends payloads unchanged: leave payload.schema out, or use another body"
         )
