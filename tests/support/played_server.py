@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -35,7 +36,7 @@ class Request:
 
     method: str
     path: str
-    headers: Mapping[str, str]
+    headers: Message  # names in any case
     body: bytes
     client_certificate: bool = False
 
@@ -121,7 +122,7 @@ def _handler(played: PlayedServer) -> type[BaseHTTPRequestHandler]:
             is_known = isinstance(self.connection, ssl.SSLSocket) and bool(
                 self.connection.getpeercert()
             )
-            asked = Request(self.command, self.path, dict(self.headers), body, is_known)
+            asked = Request(self.command, self.path, self.headers, body, is_known)
             reply = played.take(asked)
             if reply is None:
                 self.close_connection = True

@@ -1,0 +1,177 @@
+"""Whole sink jobs on a real broker and a real Spark, with played web services as targets."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from iggy_spark.errors import SinkError
+from iggy_spark.messages import read_headers
+from iggy_wire import batch
+from iggy_wire.batch import Message
+from iggy_wire.options import Option, options_bytes
+from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy
+from played_server import LOST, Reply
+from played_targets import Document, PlayedElasticsearch, PlayedQuickwit, PlayedService
+from sink_jobs import Setup, documents, every
+
+if TYPE_CHECKING:
+    from conftest import Topic
+
+ERRORS = {
+    "tolerance": "Data",
+    "deadLetter": {"topic": "dead"},
+    "retry": {"timeout": "1s", "initialDelay": "50ms", "maxDelay": "100ms"},
+}
+NO_ROOM = (429, "es_rejected_execution_exception", "queue capacity = 200")
+
+
+@pytest.fixture
+def search() -> Iterator[PlayedElasticsearch]:
+    with PlayedElasticsearch() as server:
+        yield server
+
+
+@pytest.fixture
+def setup(topic: Topic, tmp_path: Path, search: PlayedElasticsearch) -> Setup:
+    block = {"urls": [search.url], "index": "orders-{timestamp:%Y}"}
+    return job(topic, tmp_path, type="Elasticsearch", elasticsearch=block)
+
+
+def job(topic: Topic, folder: Path, **sink: Any) -> Setup:
+    return Setup(topic, folder, files=None, errors=ERRORS, maxOffsetsPerTrigger=60, **sink)
+
+
+def rows(found: list[Document]) -> list[tuple[int, int]]:
+    return sorted((one["iggy_partition_id"], one["iggy_offset"]) for one in found)
+
+
+def letters(topic: Topic) -> list[Message]:
+    polled = topic.client.poll(
+        topic.stream,
+        "dead",
+        0,
+        consumer=Consumer.plain("reader"),
+        strategy=PollingStrategy.offset(0),
+        count=1000,
+        auto_commit=False,
+    )
+    return list(batch.messages(polled.region))
+
+
+def test_what_is_repeated_changes_nothing(
+    spark: SparkSession, topic: Topic, setup: Setup, search: PlayedElasticsearch
+) -> None:
+    topic.send(0, documents(0, 100))
+    topic.send(1, documents(0, 20))
+    setup.run(spark)
+    first = rows(search.documents())
+    (commits,) = setup.checkpoint.glob("*/spark/commits")
+    newest = max(int(file.name) for file in commits.glob("[0-9]*"))
+    for file in (commits / f"{newest}", commits / f".{newest}.crc"):
+        file.unlink()
+
+    events = setup.run(spark)
+    repeated = [event["rows"] for event in events if event["event"] == "progress"]
+    shutil.rmtree(setup.checkpoint)
+    topic.send(1, documents(20, 30))
+    setup.run(spark)
+
+    assert first == every(p0=100, p1=20)
+    assert repeated == [60]
+    assert rows(search.documents()) == every(p0=100, p1=30)
+    assert topic.stored("lake", 1) == 29
+
+
+def test_an_outage_loses_nothing_and_makes_no_dead_letter(
+    spark: SparkSession, topic: Topic, setup: Setup, search: PlayedElasticsearch
+) -> None:
+    topic.send(0, documents(0, 100))
+    too_far = []
+
+    def judge(id_: str, document: Document) -> None:
+        """Whether the broker is told more than what is here, seen at the first of each batch."""
+        offset = document["iggy_offset"]
+        stored = topic.stored("lake", 0) if offset % 60 == 0 else None
+        if stored is not None and stored >= offset:
+            too_far.append((stored, offset))
+
+    search.judge = judge
+    search.faults += [Reply(503)] * 1000
+
+    with pytest.raises(SinkError, match=r"elasticsearch: http.* answers 503.*errors\.retry"):
+        setup.run(spark)
+    assert [event for event in setup.events if event["event"] == "progress"] == []
+    assert topic.stored("lake", 0) is None
+    search.faults.clear()
+    search.faults += [Reply(503), LOST, Reply(200, b"<html>")]
+    setup.run(spark)
+
+    assert rows(search.documents()) == every(p0=100)
+    assert topic.stored("lake", 0) == 99
+    assert too_far == []
+    assert letters(topic) == []
+
+
+def test_a_document_that_is_refused_becomes_a_dead_letter(
+    spark: SparkSession, topic: Topic, setup: Setup, search: PlayedElasticsearch
+) -> None:
+    trace = options_bytes((Option.of("trace", "abc"),))
+    payloads = documents(0, 10)
+    where = Partitioning.partition(0)
+    sent = [Message(text, id=n + 1, headers=trace) for n, text in enumerate(payloads)]
+    topic.client.send(topic.stream, topic.name, where, sent)
+    busy = [True]
+
+    def judge(id_: str, document: Document) -> tuple[int, str, str] | None:
+        if document["iggy_offset"] == 3:
+            return 400, "document_parsing_exception", "failed to parse field [delay]"
+        return NO_ROOM if document["iggy_offset"] == 5 and busy and busy.pop() else None
+
+    search.judge = judge
+    events = setup.run(spark)
+
+    assert rows(search.documents()) == [row for row in every(p0=10) if row[1] != 3]
+    (letter,) = letters(topic)
+    assert letter.payload == payloads[3]
+    headers = read_headers(memoryview(letter.headers))
+    assert headers["trace"] == "abc"
+    assert (headers["iggy.dlq.stage"], headers["iggy.dlq.offset"]) == ("write", 3)
+    assert headers["iggy.dlq.error_class"] == "document_parsing_exception"
+    assert "failed to parse field [delay]" in str(headers["iggy.dlq.error"])
+    (progress,) = (event for event in events if event["event"] == "progress")
+    assert (progress["rows"], progress["dead"], progress["retries"]) == (9, 1, 1)
+
+
+def test_quickwit_gets_documents_without_a_schema(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    topic.send(0, documents(0, 30))
+    config = "version: 0.8\nindex_id: orders\ndoc_mapping:\n  mode: dynamic\n"
+    with PlayedQuickwit() as server:
+        block = {"url": server.url, "index": "orders", "indexConfig": config}
+        setup = job(topic, tmp_path, type="Quickwit", quickwit=block, payload={"format": "Json"})
+        setup.run(spark)
+
+        assert rows(server.indexes["orders"]) == every(p0=30)
+        assert server.indexes["orders"][3]["number"] == 3
+
+
+def test_a_service_gets_all_but_the_message_that_it_does_not_want(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    topic.send(0, documents(0, 50))
+    with PlayedService() as server:
+        server.judge = lambda message: 422 if message["payload"]["number"] == 17 else None
+        block = {"url": server.url, "metadata": True}
+        setup = job(topic, tmp_path, type="Http", http=block)
+        setup.run(spark)
+
+        offsets = [message["metadata"]["offset"] for message in server.messages]
+    assert offsets == [n for n in range(50) if n != 17]
+    assert [letter.payload for letter in letters(topic)] == documents(17, 18)
