@@ -142,7 +142,11 @@ class ObjectCache:
 
     def claimants(self, entry: Entry) -> list[Entry]:
         """All objects that stand for the same entity, the oldest first: it is the owner."""
-        found = [self._entries[ref] for ref in self._claims.get(entry.claim, ())]
+        return self.standing_for(*entry.claim)
+
+    def standing_for(self, *claim: object) -> list[Entry]:
+        """The same for an entity: kind, object that it is in, and its name in the broker."""
+        found = [self._entries[ref] for ref in self._claims.get(claim, ())]
         return sorted(found, key=lambda item: age_order(item.value))
 
     def broker_of(self, entry: Entry) -> Entry | None:

@@ -144,8 +144,8 @@ class Reason(StrEnum):
     )
     MISSING_GRANTS = (
         "MissingGrants",
-        "The user that `userRef` names may not do what the sink needs; the message says what",
-        "Grant it to the IggyUser, or leave `userRef` out",
+        "The sink must send to a topic where its user may not; the message says which",
+        "Grant it to the user of `userRef`; without one, make an IggyTopic for it in the namespace",
     )
     VOLUME_PENDING = (
         "VolumePending",

@@ -12,6 +12,8 @@ from sink_scene import SINK, Scene, play
 DEAD: dict[str, Any] = {"tolerance": "Data", "deadLetter": {"topic": "orders.dlq"}}
 COPY: dict[str, Any] = {"type": "Iggy", "files": None, "iggy": {"stream": "shop", "topic": "copy"}}
 BOTH = ["ReadTopic", "SendMessages"]
+THEIRS = {"stream": "theirs", "topic": "orders.dlq"}
+MAIN = {"name": "main", "namespace": "shop"}
 
 
 def dead(stream: str) -> dict[str, Any]:
@@ -149,11 +151,11 @@ def test_no_topic_is_made_in_a_stream_of_other_people() -> None:
         await scene.given(errors=dead("theirs"))
 
         assert scene.says() == ("False", "TopicNotFound")
-        assert "not one of namespace shop" in scene.world.message(SINK)
+        assert "make an IggyTopic for it" in scene.world.message(SINK)
         assert ("theirs", "orders.dlq") not in scene.world.broker.topics
-        scene.world.broker.make_topic("theirs", "orders.dlq")
+        scene.world.give_stream("theirs", namespace="elsewhere", brokerRef=MAIN)
         await scene.go(120)
-        assert scene.says() == ("True", "Running")
+        assert ("theirs", "orders.dlq") not in scene.world.broker.topics
 
     play(scenario)
 
@@ -182,6 +184,46 @@ def test_a_copy_waits_for_its_target_and_may_send_there() -> None:
         await scene.go(120)
         assert scene.says() == ("True", "Running")
         assert grants(scene) == {"shop/orders": ["ReadTopic"], "shop/copy": BOTH}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("spec", [{"errors": dead("theirs")}, {**COPY, "iggy": THEIRS}])
+def test_nothing_is_granted_on_a_topic_of_other_people(spec: dict[str, Any]) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.world.broker.make_topic("theirs", "orders.dlq")
+        await scene.given(**spec)
+
+        assert scene.says() == ("False", "MissingGrants")
+        assert "neither an IggyTopic for theirs/orders.dlq" in scene.world.message(SINK)
+        assert grants(scene) == {"shop/orders": ["ReadTopic"]}
+
+        rights = {"topic": "orders.dlq", "allow": BOTH}
+        allowed = permissions("orders.dlq")
+        allowed["streams"].append({"stream": "theirs", "topics": [rights]})
+        scene.world.give_user("mine", permissions=allowed)
+        scene.change(userRef={"name": "mine"})
+        await scene.go(120)
+        assert scene.says() == ("True", "Running")
+
+    play(scenario)
+
+
+def test_a_topic_of_ones_own_in_a_stream_of_other_people_will_do() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given()
+        main = Ref("IggyBroker", "shop", "main")
+        scene.world.cluster.change_spec(main, allowedNamespaces={"from": "All"})
+        theirs = scene.world.give_stream("theirs", namespace="elsewhere", brokerRef=MAIN)
+        await scene.go(60)
+        there = {"name": "theirs", "namespace": "elsewhere"}
+        scene.world.give_topic("letters", topicName="orders.dlq", streamRef=there)
+        scene.change(errors=dead("theirs"))
+        await scene.go(120)
+
+        assert scene.world.says(theirs) == ("True", "Synced"), scene.world.message(theirs)
+        assert scene.says() == ("True", "Running"), scene.world.message(SINK)
+        assert grants(scene)["theirs/orders.dlq"] == BOTH
 
     play(scenario)
 

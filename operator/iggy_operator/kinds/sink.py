@@ -270,9 +270,12 @@ async def _credentials(
         text = f"there is no IggyUser {key.name}: make it, or leave userRef out"
         return Stop(Reason.SECRET_NOT_FOUND, text)
     if "userRef" not in job.sink.spec:
-        wanted = sink_targets.own_user(job, place.stream.broker)
+        broker = place.stream.broker
+        wanted = sink_targets.own_user(world, job, broker)
         if may_act and (user is None or sink_targets.is_outdated(entry, user, wanted)):
             user = world.cache.put(await sink_objects.write(world, entry, wanted))
+        if stop := sink_targets.foreign_target(world, job, broker):
+            return stop
     elif user is not None and (stop := sink_targets.rights_trouble(key.name, user, job.targets)):
         return stop
     return sink_report.user_trouble(key.name, user, job)

@@ -14,9 +14,9 @@ from iggy_operator.desired.metadata import Manifest
 from iggy_operator.kinds.common import World
 from iggy_operator.launchers.job import SinkJob
 from iggy_operator.launchers.steps import Stop
-from iggy_operator.objects import is_owned
+from iggy_operator.objects import is_owned, status_of
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Key, Stream, Topic
+from iggy_operator.resources import Key
 from iggy_operator.schema import schemas, with_defaults
 
 PARTITIONS: Final = 1
@@ -59,20 +59,33 @@ async def dead_letters(
     target = job.dead_letters
     if target is None:
         return DeadLetters()
+    where = f"{target.field}: "
     if target.stream not in await admin.streams():
         text = f"there is no stream {target.stream} in the broker: make an IggyStream for it"
-        return DeadLetters(Stop(Reason.STREAM_NOT_FOUND, f"{target.field}: {text}"))
+        return DeadLetters(Stop(Reason.STREAM_NOT_FOUND, where + text))
     if target.topic in await admin.topics(target.stream):
         return DeadLetters()
-    if stop := _left_to_others(world, job, target, broker, may_act=may_act):
-        return DeadLetters(stop)
-    options = {"message_expiry": EXPIRY_US}
-    try:
-        await admin.act(target.stream, CreateTopic(target.topic, PARTITIONS, options))
-    except BrokerRefusedError as error:
-        text = f"{target.field}: the broker does not make topic {target}: {error}"
-        return DeadLetters(Stop(Reason.TOPIC_NOT_FOUND, text))
+    if declared := _topics(world, target, broker):
+        text = f" yet: see {declared[0].ref}"
+    elif not may_act or not _is_at_home(world, job, target, broker):
+        text = ": make an IggyTopic for it"
+    else:
+        text = await _make(admin, target)
+    if text:
+        return DeadLetters(
+            Stop(Reason.TOPIC_NOT_FOUND, f"{where}topic {target} is not there{text}")
+        )
     return DeadLetters(is_made=True)
+
+
+async def _make(admin: BrokerAdmin, target: Target) -> str:
+    """Why the topic cannot be made; empty if it was."""
+    try:
+        made = CreateTopic(target.topic, PARTITIONS, {"message_expiry": EXPIRY_US})
+        await admin.act(target.stream, made)
+    except BrokerRefusedError as error:
+        return f", and cannot be made: {error}"
+    return ""
 
 
 async def dead_letters_of_running(
@@ -85,68 +98,62 @@ async def dead_letters_of_running(
         return DeadLetters()
 
 
-def _left_to_others(
-    world: World, job: SinkJob, target: Target, broker: Key, *, may_act: bool
-) -> Stop | None:
-    """Why we do not make this topic."""
-    where = f"{target.field}: topic {target} is not there"
-    if (item := _declared(world, target, broker)) is not None:
-        return Stop(Reason.TOPIC_NOT_FOUND, f"{where} yet: see {item.ref}")
-    namespace = job.sink.key.namespace
-    if target.stream != job.source.stream and not _is_at_home(world, target, broker, namespace):
-        text = f"{where}, and its stream is not one of namespace {namespace}: ask for the topic"
-        return Stop(Reason.TOPIC_NOT_FOUND, text)
-    if not may_act:
-        return Stop(Reason.TOPIC_NOT_FOUND, where)
-    return None
+def _streams(world: World, target: Target, broker: Key) -> list[Entry]:
+    """The IggyStreams that stand for the stream of a target."""
+    parent = Ref("IggyBroker", broker.namespace, broker.name)
+    return world.cache.standing_for("IggyStream", parent, target.stream)
 
 
-def _declared(world: World, target: Target, broker: Key) -> Entry | None:
-    """The IggyTopic that stands for this topic, if there is one."""
-    for item in world.cache.of_kind("IggyTopic"):
-        topic = item.resource
-        if not isinstance(topic, Topic) or topic.topic_name != target.topic:
-            continue
-        parent = world.cache.get(Ref("IggyStream", topic.stream.namespace, topic.stream.name))
-        if parent is not None and _stands_for(parent, target.stream, broker):
-            return item
-    return None
+def _topics(world: World, target: Target, broker: Key) -> list[Entry]:
+    """The IggyTopics that stand for a target."""
+    return [
+        topic
+        for stream in _streams(world, target, broker)
+        for topic in world.cache.standing_for("IggyTopic", stream.ref, target.topic)
+    ]
 
 
-def _is_at_home(world: World, target: Target, broker: Key, namespace: str) -> bool:
-    """Whether the namespace has an IggyStream for the stream."""
-    streams = world.cache.of_kind("IggyStream")
+def _is_at_home(world: World, job: SinkJob, target: Target, broker: Key) -> bool:
+    """Whether the sink's namespace has the stream or the topic.
+
+    Else whoever may write a sink could read and send wherever the operator can.
+    """
     return any(
-        item.ref.namespace == namespace and _stands_for(item, target.stream, broker)
-        for item in streams
+        item.ref.namespace == job.sink.key.namespace and "incarnation" in status_of(item.value)
+        for item in (*_streams(world, target, broker), *_topics(world, target, broker))
     )
 
 
-def _stands_for(item: Entry, stream: str, broker: Key) -> bool:
-    resource = item.resource
-    return (
-        isinstance(resource, Stream)
-        and resource.stream_name == stream
-        and resource.broker == broker
-    )
+def foreign_target(world: World, job: SinkJob, broker: Key) -> Stop | None:
+    """A target on which the sink's own user gets no rights."""
+    for target in job.targets:
+        if not _is_at_home(world, job, target, broker):
+            text = (
+                f"{target.field}: namespace {job.sink.key.namespace} has neither an IggyTopic for "
+                f"{target} nor an IggyStream: make one, or name a user that may send there in "
+                "userRef"
+            )
+            return Stop(Reason.MISSING_GRANTS, text)
+    return None
 
 
-def own_user(job: SinkJob, broker: Key) -> Manifest:
+def own_user(world: World, job: SinkJob, broker: Key) -> Manifest:
     """The user that may read this one topic, send to the sink's own targets, and nothing else."""
+    targets = [item for item in job.targets if _is_at_home(world, job, item, broker)]
     return {
         "apiVersion": API_VERSION,
         "kind": "IggyUser",
         "metadata": job.family.metadata(job.name),
         "spec": {
             "brokerRef": {"name": broker.name, "namespace": broker.namespace},
-            "permissions": {"streams": _grants(job)},
+            "permissions": {"streams": _grants(job, targets)},
         },
     }
 
 
-def _grants(job: SinkJob) -> list[Manifest]:
+def _grants(job: SinkJob, targets: Iterable[Target]) -> list[Manifest]:
     streams: dict[str, dict[str, tuple[str, ...]]] = {job.source.stream: {job.source.topic: READ}}
-    for target in job.targets:
+    for target in targets:
         streams.setdefault(target.stream, {})[target.topic] = SEND
     return [
         {
