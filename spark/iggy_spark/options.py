@@ -122,7 +122,7 @@ _TABLE = (
     _Option("startingTimestamp", values_of.instant_us),
     _Option("startingOffsetsByTimestamp", values_of.text),
     _Option("startingOffsetsByTimestampStrategy", values_of.word("error", "latest"), "error"),
-    _Option("endingOffsets", values_of.text, mode="batch"),
+    _Option("endingOffsets", values_of.text, "latest", mode="batch"),
     _Option("endingTimestamp", values_of.instant_us, mode="batch"),
     _Option("endingOffsetsByTimestamp", values_of.text, mode="batch"),
     _Option(

@@ -125,6 +125,6 @@ def index_page(definitions: Sequence[Mapping[str, Any]]) -> str:
         "| [Words](words.md) | conditions, reasons, events, annotations, labels |",
         "| [Operator](operator.md) | settings of the operator program, and its metrics |",
         "| [Operations](../operations.md) | settings of the broker, its metrics and alerts |",
-        "| [Spark](../spark.md#reading-a-topic) | options of the data source |",
+        "| [Reading with Spark](../spark-reading.md#options) | options of the data source |",
     ]
     return "\n".join(lines)
