@@ -48,10 +48,11 @@ class Broker(Part, frozen=True):
 
 
 class Payload(Part, frozen=True):
-    """What the messages hold; `schema` is DDL and goes with Json."""
+    """What the messages hold; see `payload`. `columns` goes with Avro and Protobuf."""
 
     format: str = "Raw"
     schema: str | None = None
+    columns: str | None = None
 
 
 class Trigger(Part, frozen=True):
@@ -132,7 +133,7 @@ class SinkSpec(Part, frozen=True):
     trigger: Trigger = Trigger()
     on_topic_recreated: Literal["Pause", "Restart"] = "Pause"
     delivery: Literal["AtLeastOnce", "ExactlyOnce"] | None = None
-    transforms: list[Any] = []  # noqa: RUF012
+    transforms: list[Any] | dict[str, Any] = []  # noqa: RUF012
     errors: Errors = Errors()
     spark: Spark = Spark()
     fail_on_data_loss: bool = True
@@ -176,6 +177,7 @@ class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
             sink.payload.format,
             sink.payload.schema,
             sink.transforms,
+            columns=sink.payload.columns,
             on_error="keep" if sink.errors.tolerance == "Data" else "fail",
             names=declared.JOB_NAMES,
         )
