@@ -290,9 +290,11 @@ def _check_behaviour(config: JobConfig) -> None:
     if errors.dead_letter is not None and errors.tolerance != "Data":
         raise OptionError("sink.errors.deadLetter: goes with tolerance: Data")
     for item in config.payload.fields:
-        if item.name.lower().startswith("iggy_"):
+        name = item.name.lower()
+        if name.startswith("iggy_") and name not in declared.METADATA_NAMES:
             raise OptionError(
-                f"sink.payload.schema: field {item.name!r}: names that start with iggy_ are ours"
+                f"sink.payload.schema: field {item.name!r}: names that start with iggy_ are ours, "
+                f"but for {', '.join(declared.METADATA_NAMES)}"
             )
     assert config.interval_ms >= 0
     assert config.retry_policy.timeout_s >= 0

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("raw", "text", "json", "avro", "protobuf")
 ON_ERROR = ("fail", "keep", "skip")
+# What metadata_to_fields adds and no table has by itself: columns may have these names.
+METADATA_NAMES = ("iggy_id", "iggy_origin_timestamp", "iggy_stream", "iggy_topic")
 
 
 @dataclass(frozen=True, slots=True)

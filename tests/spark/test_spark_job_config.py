@@ -82,6 +82,7 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
         ({"sink__payload__format": "Avro"}, r"sink\.payload\.schema: no JSON, so no Avro"),
         ({"sink__payload__format": "Csv"}, r"sink\.payload\.format: 'Csv' is not a format"),
         ({"sink__payload__schema": "month NUMBER"}, r"sink\.payload\.schema: field 'month'"),
+        ({"sink__payload__schema": "iggy_date DATE"}, r"names that start with iggy_ are ours, but"),
         ({"sink__payload__schema": "iggy_offset INT"}, r"names that start with iggy_ are ours"),
         ({"sink__transforms": [{"delete_fields": {}}]}, r"sink\.transforms\[0\]\.delete_fi"),
         ({"sink__errors__deadLetter": {"topic": "x"}}, r"deadLetter: goes with tolerance: Data"),
@@ -174,3 +175,15 @@ def test_how_long_a_target_is_tried_again(tmp_path: Path) -> None:
 
     assert load(tmp_path, job()).retry_policy == Policy(600.0, 0.5, 30.0)
     assert load(tmp_path, job(sink__errors__retry=given)).retry_policy == Policy(60.0, 0.1, 2.0)
+
+
+def test_transforms_come_with_the_payload(tmp_path: Path) -> None:
+    transforms = [{"metadata_to_fields": {"fields": ["topic"]}}]
+    declared = job(
+        sink__payload__schema="month INT, iggy_topic STRING", sink__transforms=transforms
+    )
+
+    found = load(tmp_path, declared).payload
+
+    assert [item.name for item in found.fields] == ["month", "iggy_topic"]
+    assert [one.place for one in found.transforms] == ["sink.transforms[0].metadata_to_fields"]

@@ -51,9 +51,16 @@ def _change(holder: Document, key: str, cast: Cast, to: str, instead: str) -> No
         holder[key] = cast(holder[key])
     except _Impossible as error:
         if instead == "error":
-            raise TransformError(f"{key}: {holder[key]!r:.60} is no {to}") from error
+            # The value itself is not told: errors go where not everybody may read messages.
+            raise TransformError(f"{key}: this {_kind(holder[key])} is no {to}") from error
         if instead == "null":
             holder[key] = None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool) or is_number(value):
+        return "boolean" if isinstance(value, bool) else "number"
+    return "text" if isinstance(value, str) else "object" if isinstance(value, dict) else "list"
 
 
 def _field(part: Arguments) -> tuple[Fields, Cast, str]:
