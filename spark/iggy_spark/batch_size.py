@@ -19,6 +19,7 @@ from iggy_spark.topics import Topics
 
 SAMPLE_MESSAGES: Final = 16  # to learn how large messages are
 SAMPLE_BYTES: Final = 64 << 10  # about; one message at least
+LARGE_BYTES: Final = 1 << 20  # no sample is taken of so few messages that they may be so large
 SLACK: Final = 1.25  # how far an estimate may pass the limit: no two samples are the same
 
 
@@ -57,9 +58,10 @@ class BatchSize:
             for state in states
             for number, amount in state.kept.items()
         }
+        backlog = found.backlog
         # The size of all that a partition holds is known for nothing.
-        there = sum(kept[place].size_bytes for place in found.backlog if place in kept)
-        if not bytes_max or there <= bytes_max:
+        there = sum(kept[place].size_bytes for place in backlog if place in kept)
+        if not bytes_max or there <= bytes_max or sum(backlog.values()) * LARGE_BYTES <= bytes_max:
             return rows_max
         return self._rows_within(found, kept, rows_max, bytes_max)
 

@@ -25,6 +25,7 @@ from iggy_spark.first_start import FirstStart
 from iggy_spark.mirror import Mirrors
 from iggy_spark.offsets import OffsetRange, Offsets, QueryOffsets, TopicState
 from iggy_spark.options import ReadOptions
+from iggy_spark.retention import RetentionWatch
 from iggy_spark.selection import TopicName
 from iggy_spark.topics import Topics
 
@@ -126,6 +127,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         self._first = FirstStart(options, self._topics)
         self._mirrors = Mirrors(options, self._topics)
         self._size = BatchSize(options, self._topics)
+        self._retention = RetentionWatch(options, self._topics)
         self._initial: QueryOffsets | None = None
         self._found: tuple[float, list[TopicState]] | None = None
         self._looked = False  # whether this process has planned a batch
@@ -167,6 +169,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
             restart_recreated=self._options.on_topic_recreated == "restart",
         )
         self._tell(advance.notes)
+        self._retention.look(advance.start)
         waiting = sum(advance.backlog.values())
         if not self._available_now and self._size.holds_back(waiting):
             return start

@@ -1,6 +1,7 @@
 """Messages that are gone before they were read: told by name, or counted and left behind."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from iggy_client import Client
 from iggy_spark import options, readers
+from iggy_spark.connections import Connection
 from iggy_spark.errors import DataLoss
-from iggy_spark.offsets import Offsets
+from iggy_spark.offsets import Offsets, QueryOffsets
+from iggy_spark.retention import RetentionWatch
+from iggy_spark.topics import Topics
 from sink_jobs import Setup, every
 
 if TYPE_CHECKING:
@@ -67,12 +71,41 @@ def test_a_checkpoint_that_retention_overtook(
     expire(log)
     end = source.latestOffset(start, ReadAllAvailable())
 
+    began_s = time.monotonic()
     with pytest.raises(DataLoss, match=GONE):
         read(source, start, end)
+    assert time.monotonic() - began_s < 10
     assert read(reader(log, failOnDataLoss="false"), start, end) == list(range(30, 100))
 
     (record,) = caplog.records
     assert "(20 messages) are gone; going on behind them" in record.getMessage()
+
+
+def test_a_warning_comes_before_the_loss(log: "Topic", caplog: pytest.LogCaptureFixture) -> None:
+    log.client.update_topic(log.stream, log.name, log.name, {"message_expiry": 3_600_000_000})
+    fill(log, 0, 20)
+    given = log.options(startingOffsets="earliest")
+    parsed = options.parse(given, mode="stream")
+    found = Connection(parsed).topic_state()
+    hour_s = 3_600.0
+
+    def look(position: int, *, ages_s: list[float]) -> str:
+        """What is told by looks at these ages of the first message."""
+        caplog.clear()
+        ages = iter(ages_s)
+        watch = RetentionWatch(parsed, Topics(parsed), now=lambda: time.time() + next(ages))
+        for _ in ages_s:
+            watch.look(
+                QueryOffsets.of([Offsets(found.name, str(found.incarnation), {0: position})])
+            )
+            watch._lookouts[found.name]._due_s = 0.0
+        return caplog.text
+
+    assert look(0, ages_s=[0.5 * hour_s]) == ""
+    assert look(20, ages_s=[0.9 * hour_s]) == ""
+    told = look(0, ages_s=[0.9 * hour_s] * 3)
+    assert told.count("the oldest unread message is 32") == 1
+    assert look(0, ages_s=[0.9 * hour_s, 0.1 * hour_s, 0.95 * hour_s]).count("oldest unread") == 2
 
 
 def purge(topic: "Topic") -> None:

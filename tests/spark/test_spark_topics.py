@@ -18,6 +18,7 @@ from iggy_spark.errors import (
     TopicRecreated,
 )
 from iggy_spark.offsets import QueryOffsets
+from iggy_wire.permissions import GlobalPermissions, Permissions
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -213,6 +214,20 @@ def test_a_checkpoint_with_a_topic_that_is_not_selected_is_refused(
     with pytest.raises(OffsetFormatError, match=r"of partition 1 of .*/a, which this one"):
         assign = json.dumps({f"{a.stream}/a": [0], f"{a.stream}/b": [0, 1]})
         reader(a, assign=assign).partitions(end, end)
+
+
+def test_a_pattern_needs_to_see_all_topics(pair: tuple["Topic", "Topic"]) -> None:
+    a, _ = pair
+    a.send(0, payloads(2))
+    login = {"username": f"sees-{a.stream}", "password": "all-of-it"}
+    everywhere = GlobalPermissions(read_streams=True, poll_messages=True)
+    a.client.create_user(**login, permissions=Permissions(everywhere))
+    ways = {"subscribePattern": f"{a.stream}/."}
+
+    source = reader(a, **ways, **login)
+    assert read(source, source.initialOffset(), everything(source)) == [("a", 0, 0), ("a", 0, 1)]
+    with pytest.raises(BrokerRefused, match="lacks the permission"):
+        reader(a, **ways, **a.user(read_topic=True)).initialOffset()
 
 
 def test_every_topic_has_a_mirror(pair: tuple["Topic", "Topic"]) -> None:
