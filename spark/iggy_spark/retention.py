@@ -41,8 +41,8 @@ class RetentionWatch:
             short = seen.headroom_ratio is not None and seen.headroom_ratio < HEADROOM_RATIO_MIN
             if short and name not in self._short:
                 _log.warning(
-                    "%s: the oldest unread message is %.0f s old, and %.0f %% of the topic's expiry "
-                    "is left until it is gone: read faster, or keep messages for longer",
+                    "%s: the oldest unread message is %.0f s old, %.0f %% of the topic's expiry "
+                    "are left until it is gone: read faster, or keep messages for longer",
                     name,
                     seen.lag_seconds,
                     100 * (seen.headroom_ratio or 0.0),
