@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,25 @@ REGION = "us-east-1"
 START_S = 60.0
 STOP_S = 30.0
 LOOK_S = 0.1
+_CLIENT = {
+    "region_name": REGION,
+    "aws_access_key_id": ACCESS_KEY,
+    "aws_secret_access_key": SECRET_KEY,
+}
 _ADMIN = ["Admin", "Read", "Write", "List", "Tagging"]
 
 
 class ObjectStore:
     """One store over `folder`. `host` is the address where it listens, for all of it."""
 
+    _tables = "tables"
     common_bucket = "tests"  # is there: making one takes longer than to take an own prefix
 
     def __init__(self, folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.folder = folder
         self.host = host
         self.port = port
+        self.catalog_port = 0
         self.log = folder / "store.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -45,6 +52,18 @@ class ObjectStore:
     def endpoint(self) -> str:
         """Address for clients."""
         return f"http://{self.host}:{self.port}"
+
+    @property
+    def catalog(self) -> str:
+        """Address of its catalog of Iceberg tables, which are in `table_bucket`."""
+        return f"http://{self.host}:{self.catalog_port}"
+
+    def table_bucket(self) -> str:
+        """The bucket for Iceberg tables; only such a one can have them."""
+        client = boto3.client("s3tables", endpoint_url=self.endpoint, **_CLIENT)
+        with suppress(ClientError):  # is there
+            client.create_table_bucket(name=self._tables)
+        return self._tables
 
     @property
     def environment(self) -> dict[str, str]:
@@ -73,9 +92,7 @@ class ObjectStore:
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
+            **_CLIENT,
             config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
         )
 
@@ -87,8 +104,9 @@ class ObjectStore:
         keys = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
         user = {"name": "tests", "credentials": [keys], "actions": _ADMIN}
         identities.write_text(json.dumps({"identities": [user]}))
-        ports = _free_ports(self.host, count=8)
+        ports = _free_ports(self.host, count=9)
         self.port = self.port or ports[7]
+        self.catalog_port = self.catalog_port or ports[8]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*_command(), *self._arguments(data, identities, ports)],
@@ -110,7 +128,8 @@ class ObjectStore:
             "-filer", f"-filer.port={ports[4]}", f"-filer.port.grpc={ports[5]}",
             f"-filer.localSocket={self.folder}/filer.sock",
             "-s3", f"-s3.port={self.port}", f"-s3.port.grpc={ports[6]}",
-            f"-s3.config={identities}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+            f"-s3.config={identities}", f"-s3.port.iceberg={self.catalog_port}",
+            "-s3.port.lance=0",
             f"-s3.localSocket={self.folder}/s3.sock",
         ]  # fmt: skip
 
@@ -122,7 +141,8 @@ class ObjectStore:
             assert self.process.poll() is None, f"the object store ended at start:\n{told}"
             try:
                 client = self.client()
-                client.create_bucket(Bucket=self.common_bucket)
+                with suppress(client.exceptions.BucketAlreadyOwnedByYou):  # after a restart
+                    client.create_bucket(Bucket=self.common_bucket)
                 client.put_object(Bucket=self.common_bucket, Key="ready", Body=b"yes")
                 return
             except (BotoCoreError, ClientError):

@@ -44,6 +44,16 @@ def _build(config: JobConfig, show: Callable[[str], Any], retry: Retry) -> Sink:
 
             assert sink.files is not None, "checked with the configuration"
             return FilesSink(sink.files, fields)
+        case "Iceberg":
+            from iggy_spark.sinks.iceberg import IcebergSink
+
+            assert sink.iceberg is not None, "checked with the configuration"
+            return IcebergSink(sink.iceberg, fields, name=config.name, retry=retry)
+        case "Delta":
+            from iggy_spark.sinks.delta import DeltaSink
+
+            assert sink.delta is not None, "checked with the configuration"
+            return DeltaSink(sink.delta, fields, name=config.name, retry=retry)
         case "Console":
             from iggy_spark.sinks.console import ConsoleSink
 
