@@ -39,7 +39,7 @@ def record_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Rec
         if decoder is not None:
             result = decoder.decode(arrow.payloads(columns), messages(options, wanted, columns))
             if result.rejected and options.payload.on_error == "fail":
-                raise bad_payload(options, wanted, columns, result.rejected[0])
+                raise bad_payload(options, wanted.partition, columns, result.rejected[0])
             skip = options.payload.on_error == "skip"
             rows, *pair = decode.aligned_columns(result, columns.count, skip=skip)
             decoded = dict(zip(("value", "error"), pair, strict=True))
@@ -86,12 +86,12 @@ def messages(options: ReadOptions, wanted: OffsetRange, columns: Columns) -> Mes
 
 
 def bad_payload(
-    options: ReadOptions, wanted: OffsetRange, columns: Columns, bad: decode.Rejected
+    options: ReadOptions, partition: int, columns: Columns, bad: decode.Rejected
 ) -> BadPayload:
     """The error that names a payload by its position."""
     offset = int.from_bytes(columns.offsets[8 * bad.row : 8 * bad.row + 8], "little")
     return BadPayload(
-        f"{options.topic_name} partition {wanted.partition} offset {offset}: {bad.message} "
+        f"{options.topic_name} partition {partition} offset {offset}: {bad.message} "
         f"({bad.kind}); correct payloadSchema or transforms, or keep such rows with "
         "onDecodeError=keep"
     )

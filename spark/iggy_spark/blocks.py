@@ -14,6 +14,7 @@ from iggy_spark import s3
 
 FOLDER_COLUMNS_MAX = 8  # of partitionBy
 KEY_COLUMNS_MAX = 16
+REDRIVE_WORDS_MAX = 32  # error classes, or stages, of one request
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -164,6 +165,15 @@ class IggyCopy(Part, frozen=True):
     stream: Name
     topic: Name
     partitioning: Literal["Same", "Balanced"] = "Same"
+
+
+class Redrive(Part, frozen=True):
+    """A request to write dead letters again; carried out once for each text of `request`."""
+
+    request: Text
+    error_classes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=REDRIVE_WORDS_MAX)] = ()
+    """Only letters of these classes; none named: of all."""
+    stages: Annotated[tuple[Name, ...], msgspec.Meta(max_length=REDRIVE_WORDS_MAX)] = ()
 
 
 class Custom(Part, frozen=True):

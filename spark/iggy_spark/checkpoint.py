@@ -19,12 +19,14 @@ from typing import Any
 
 from iggy_spark import schema
 from iggy_spark.errors import Fenced, OptionError, SinkError, TopicRecreated
-from iggy_spark.job_config import JobConfig
+from iggy_spark.job_config import BLOCKS, JobConfig, SinkSpec
 from iggy_spark.offsets import Offsets
 from iggy_spark.state import read_json, sync_folder, write_durably
 
 INCARNATION = re.compile(r"\d+-\d+")
 SINK_NAME = "sink.json"
+REDRIVE_NAME = "redrive.json"
+DECLARED_NAMES = (SINK_NAME, REDRIVE_NAME)  # files beside those of Spark
 
 
 class Checkpoint:
@@ -96,11 +98,24 @@ class Checkpoint:
         if before is not None:
             _check_change(before, now)
         if before != now:
-            temporary = path.with_suffix(".new")
-            temporary.unlink(missing_ok=True)
-            write_durably(temporary, json.dumps(now, indent=1).encode())
-            temporary.replace(path)
-            sync_folder(path.parent)
+            self._write(SINK_NAME, now)
+
+    def redriven(self) -> str | None:
+        """The last request to redrive dead letters that was carried out; None: there was none."""
+        found = read_json(self._folder / REDRIVE_NAME)
+        return None if found is None else str(found["request"])
+
+    def remember_redriven(self, request: str) -> None:
+        """Write down that a request was carried out."""
+        self._write(REDRIVE_NAME, {"request": request})
+
+    def _write(self, name: str, value: dict[str, Any]) -> None:
+        path = self._folder / name
+        temporary = path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        write_durably(temporary, json.dumps(value, indent=1).encode())
+        temporary.replace(path)
+        sync_folder(path.parent)
 
     def has_committed(self, incarnation: str, batch: int) -> bool:
         """Whether Spark has committed this batch."""
@@ -126,9 +141,17 @@ def _declared(config: JobConfig) -> dict[str, Any]:
         "topic": config.topic,
         "path": files.path if files else None,
         "partitionBy": files.partition_by if files else [],
+        "target": _target(config.sink),
         "payloadFormat": config.sink.payload.format,
         "fields": {item.name: schema.to_ddl(item.type) for item in config.payload.fields},
     }
+
+
+def _target(sink: SinkSpec) -> list[str]:
+    """Where another place would be another target."""
+    block = getattr(sink, BLOCKS[sink.type] or "", None)
+    names = ("path", "table", "database", "collection", "index", "stream", "topic")
+    return [f"{name}: {getattr(block, name)}" for name in names if hasattr(block, name)]
 
 
 def _check_change(before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -142,11 +165,12 @@ def _check_change(before: dict[str, Any], now: dict[str, Any]) -> None:
         "stream": "stream",
         "topic": "topic",
         "path": "sink.files.path",
+        "target": f"sink.{BLOCKS.get(now['type']) or 'type'}",
         "partitionBy": "sink.files.partitionBy",
         "payloadFormat": "sink.payload.format",
     }
     for key, name in names.items():
-        if before[key] != now[key]:
+        if before.get(key, now[key]) != now[key]:
             raise OptionError(
                 f"{name}: was {before[key]!r} and is {now[key]!r}: this sink has written with the "
                 "old one, give the new one a sink of its own"

@@ -8,8 +8,9 @@ the same letter again, and whoever reads it knows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -31,6 +32,9 @@ EXPIRY_US: Final = 30 * 24 * 3600 * 1_000_000  # and how long it keeps them
 HELD_MAX: Final = 10_000  # letters of a task that wait for the others; then they are sent
 
 
+NO_ATTEMPTS: Final[Mapping[bytes, int]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Letter:
     """One message and what is wrong with it."""
@@ -46,8 +50,11 @@ class DeadLetters:
     def __init__(self, reach: Reach, *, stream: str, topic: str, sink: str) -> None:
         """`sink` is the sink's name. Connects when the first letters are sent."""
         self._sender = Sender(reach)
-        self._stream, self._topic, self._sink = stream, topic, sink
+        self._stream, self._topic = stream, topic
         self._held: list[Letter] = []
+        self.sink = sink
+        self.attempts: dict[bytes, int] = {}
+        """How often a letter, by its id, was tried before. Filled by who redrives them."""
 
     @classmethod
     def of(cls, config: JobConfig, reach: Reach) -> DeadLetters | None:
@@ -66,9 +73,13 @@ class DeadLetters:
         options = {"message_expiry": EXPIRY_US}
         self._sender.ensure_topic(self._stream, self._topic, PARTITIONS, options)
 
-    def add(self, messages: Messages, refusals: Sequence[Refusal], *, attempt: int = 1) -> None:
+    def add(self, messages: Messages, refusals: Sequence[Refusal]) -> None:
         """Take letters of some messages; they are sent later, or now if there are many."""
-        self._held += letters(messages, refusals, sink=self._sink, attempt=attempt)
+        self.take(letters(messages, refusals, sink=self.sink, attempts=self.attempts))
+
+    def take(self, ready: Iterable[Letter]) -> None:
+        """Take letters as they are."""
+        self._held += ready
         if len(self._held) >= HELD_MAX:
             self.send()
 
@@ -91,20 +102,25 @@ class DeadLetters:
 
 
 def letters(
-    messages: Messages, refusals: Sequence[Refusal], *, sink: str, attempt: int
+    messages: Messages,
+    refusals: Sequence[Refusal],
+    *,
+    sink: str,
+    attempts: Mapping[bytes, int] = NO_ATTEMPTS,
 ) -> Iterator[Letter]:
-    """The letters of refused messages."""
+    """The letters of refused messages; `attempts` as those of `DeadLetters`."""
     if not refusals:
         return
     row_of = {offset: row for row, offset in enumerate(messages.offsets)}
     rows = [row_of[bad.offset] for bad in refusals]
     payloads = arrow.payloads(messages.columns).take(pa.array(rows, pa.int64())).to_pylist()
     for row, bad, payload in zip(rows, refusals, payloads, strict=True):
-        yield Letter(
-            payload,
-            letter_id(sink, messages, bad.offset),
-            _headers(messages.raw_headers(row), _context(messages, row, bad, sink, attempt)),
-        )
+        name = letter_id(sink, messages, bad.offset)
+        context = _context(messages, row, bad) | {
+            "sink": sink,
+            "attempt": attempts.get(name, 0) + 1,
+        }
+        yield Letter(payload, name, _headers(messages.raw_headers(row), context))
 
 
 def letter_id(sink: str, messages: Messages, offset: int) -> bytes:
@@ -113,9 +129,7 @@ def letter_id(sink: str, messages: Messages, offset: int) -> bytes:
     return hashlib.blake2b(place.encode(), digest_size=ID_BYTES).digest()
 
 
-def _context(
-    messages: Messages, row: int, bad: Refusal, sink: str, attempt: int
-) -> dict[str, Value]:
+def _context(messages: Messages, row: int, bad: Refusal) -> dict[str, Value]:
     found: dict[str, Value] = {
         "stream": messages.stream,
         "topic": messages.topic,
@@ -124,11 +138,10 @@ def _context(
         "timestamp": messages.timestamps_us[row],
         "id": messages.ids[row],
         "incarnation": messages.incarnation,
-        "sink": sink,
+        "origin_timestamp": messages.origin_timestamps_us[row],
         "stage": bad.stage,
         "error_class": bad.kind,
         "error": bad.message,
-        "attempt": attempt,
     }
     if bad.transform is not None:
         found["transform_index"] = bad.transform

@@ -43,9 +43,11 @@ from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.job_mirror import JobMirror
 from iggy_spark.limits import bad_limits
 from iggy_spark.offsets import EARLIEST, LATEST, TopicState
+from iggy_spark.options import ReadOptions
 from iggy_spark.outlook import Lookout
 from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
 from iggy_spark.retry import Retry
+from iggy_spark.selection import Selection, TopicName
 from iggy_spark.sinks import registry
 from iggy_spark.sinks.base import Spans
 from iggy_spark.stop import Stop
@@ -64,13 +66,20 @@ RunSpark = Callable[..., AbstractContextManager[SparkSession]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run has found before Spark starts."""
+    """What is known of a query before Spark starts it."""
 
     checkpoint: Checkpoint
     mark: str
     mirror: JobMirror
+    options: ReadOptions  # of the topic that is read
     found: TopicState
     covered: Mapping[int, Spans]
+    letters: bool = False  # the topic is that of the dead letters
+
+    @property
+    def incarnation(self) -> str:
+        """As the checkpoint knows the topic."""
+        return str(self.found.incarnation)
 
 
 class Job:
@@ -148,7 +157,7 @@ class Job:
             return
         covered = self._sink.prepare(str(found.incarnation))
         if not self._stop.asked:
-            self._with_spark(Run(checkpoint, mark, mirror, found, covered))
+            self._with_spark(Run(checkpoint, mark, mirror, self._options, found, covered))
 
     def _with_spark(self, run: Run) -> None:
         driver = self._config.sink.spark.driver
@@ -161,41 +170,61 @@ class Job:
         ) as spark:
             self._stop.install()
             if not self._stop.asked:
+                self._redrive(spark, run)
+            if not self._stop.asked:
                 self._query(spark, run)
+
+    def _redrive(self, spark: SparkSession, run: Run) -> None:
+        """Write dead letters again, if that was asked for and not done yet. The sink's own messages
+        wait meanwhile: one driver works on a target at a time.
+        """
+        request, block = self._config.redrive, self._config.sink.errors.dead_letter
+        if request is None or block is None or run.checkpoint.redriven() == request.request:
+            return
+        topic = TopicName(block.stream or self._config.stream, block.topic)
+        options = replace(self._options, selection=Selection((topic,)))
+        found = Connection(options).topic_state()
+        covered = self._sink.prepare(str(found.incarnation))
+        run = replace(run, options=options, found=found, covered=covered, letters=True)
+        self._query(spark, run)
+        if not self._stop.asked:
+            run.checkpoint.remember_redriven(request.request)
+            self._reporter.event("redriven", request=request.request)
 
     def _query(self, spark: SparkSession, run: Run) -> None:
         listener = ProgressListener(self._reporter, self._metrics, moved=self._sign.moved)
         spark.streams.addListener(listener)
         spark.dataSource.register(sink_source.SinkSource)
-        incarnation, covered = str(run.found.incarnation), run.covered
+        incarnation = run.incarnation
         keep = partial(run.checkpoint.keep, incarnation)
         writer = BatchWriter(
             self._sink,
             listener,
             self._stop,
             keep=keep,
-            limits=bad_limits(self._config),
+            limits=None if run.letters else bad_limits(self._config),
             metrics=self._metrics,
         )
         done = run.checkpoint.committed(incarnation)
-        self._raw["stateLocation"] = str(run.checkpoint.state(incarnation))
-        self._raw["startingOffsets"] = self._starting_offsets(run.found, covered)
-        self._raw["offsetMirror"] = "off"  # the source's helper would be a second member
-        frame = (
-            spark.readStream.format(sink_source.FORMAT)
-            .options(**self._raw, **sink_source.own_options(self._config, covered, run.mark))
-            .load()
-        )
+        given = self._raw | {
+            "stream": run.options.stream,
+            "topic": run.options.topic,
+            "stateLocation": str(run.checkpoint.state(incarnation)),
+            "startingOffsets": self._starting_offsets(run),
+            "offsetMirror": "off",  # the source's helper would be a second member
+        }
+        own = sink_source.own_options(self._config, run.covered, run.mark, letters=run.letters)
+        frame = spark.readStream.format(sink_source.FORMAT).options(**given, **own).load()
         trigger = frame.writeStream.queryName(self._config.name).foreachBatch(writer)
         trigger = trigger.option("checkpointLocation", str(run.checkpoint.spark(incarnation)))
-        if self._config.available_now:
+        if self._config.available_now or run.letters:
             trigger = trigger.trigger(availableNow=True)
         else:
             trigger = trigger.trigger(processingTime=f"{self._config.interval_ms} milliseconds")
         query = trigger.start()
         self._sign.moved()
         self._reporter.event(
-            "started",
+            "redriving" if run.letters else "started",
             sink=self._config.name,
             incarnation=incarnation,
             committed=as_text_keys(done.positions if done else {}),
@@ -207,23 +236,23 @@ class Job:
             listener.ended.wait(LISTENER_WAIT_S)
             spark.streams.removeListener(listener)
 
-    def _starting_offsets(self, found: TopicState, covered: Mapping[int, Spans]) -> str:
+    def _starting_offsets(self, run: Run) -> str:
         """Where a first start begins. A lost checkpoint goes on where the target stands, or, for a
         target that keeps nothing, where the mirror does; only then comes the declared start.
 
         Raises:
             DataLoss: the target holds messages that the broker no longer counts.
         """
-        earliest = self._config.sink.starting_offsets == "Earliest"
-        connection = Connection(self._options)
+        earliest = self._config.sink.starting_offsets == "Earliest" or run.letters
+        connection = Connection(run.options)
         positions = {}
-        for number, end in found.ends.items():
-            spans = covered.get(number)
+        for number, end in run.found.ends.items():
+            spans = run.covered.get(number)
             if spans:
                 self._check_tail(number, held=spans[-1][1], end=end)
                 positions[number] = spans[0][1]
                 continue
-            mirrored = not self._sink.keeps_place or not earliest
+            mirrored = not run.letters and (not self._sink.keeps_place or not earliest)
             stored = connection.stored(self._config.name, number) if mirrored else None
             positions[number] = (
                 stored + 1 if stored is not None else EARLIEST if earliest else LATEST
@@ -248,9 +277,9 @@ class Job:
                 return
             try:
                 # The start of the first batch, before anybody takes the job for well.
-                run.checkpoint.keep(str(run.found.incarnation))
+                run.checkpoint.keep(run.incarnation)
                 self._sign.write()
-                run.mirror.tell(writer.last_batch)
+                run.mirror.tell(None if run.letters else writer.last_batch)
                 done = run.mirror.positions
                 if done is not None and (seen := lookout.look(done)) is not None:
                     self._metrics.seen(seen)
@@ -274,10 +303,9 @@ class Job:
         """
         if writer.last_batch is None:
             return
-        incarnation = str(run.found.incarnation)
         deadline = time.monotonic() + COMMIT_WAIT_S
         while query.isActive and time.monotonic() < deadline:
-            if run.checkpoint.has_committed(incarnation, writer.last_batch):
+            if run.checkpoint.has_committed(run.incarnation, writer.last_batch):
                 return
             time.sleep(LOOK_S)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from iggy_spark import blocks, options, retry, s3
 from iggy_spark import payload as declared
-from iggy_spark.blocks import S3, Name, Part, Text
+from iggy_spark.blocks import S3, Name, Part, Redrive, Text
 from iggy_spark.errors import OptionError
 
 JOB_FILE_BYTES_MAX = 1 << 20
@@ -164,6 +164,8 @@ class JobConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     """Where the job gives a sign of life; see `alive`."""
     metrics_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
     """Where Prometheus fetches the job's figures; without it nowhere."""
+    redrive: Redrive | None = None
+    """Dead letters that are to be written again before the job goes on."""
 
     @cached_property
     def payload(self) -> declared.Payload:
@@ -287,6 +289,8 @@ def _check_behaviour(config: JobConfig) -> None:
             "sink.errors.tolerance: Data needs errors.deadLetter, the topic for bad messages; type "
             "Files alone keeps them in the folder _rejected"
         )
+    if config.redrive is not None and errors.dead_letter is None:
+        raise OptionError("redrive: goes with sink.errors.deadLetter: where are the letters?")
     if errors.dead_letter is not None and errors.tolerance != "Data":
         raise OptionError("sink.errors.deadLetter: goes with tolerance: Data")
     for item in config.payload.fields:

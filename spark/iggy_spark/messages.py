@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,6 +92,16 @@ def read_headers(block: memoryview) -> dict[str, Value]:
         kind, value, at = item
         found[_key(key_kind, key)] = _value(kind, value)
     return found
+
+
+def header_keys(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """Where each pair of a message's headers begins, and its key."""
+    at, view = 0, memoryview(block)
+    while (item := _item(view, at)) is not None:
+        yield at, item[1]
+        if (value := _item(view, item[2])) is None:
+            return
+        at = value[2]
 
 
 def _item(block: memoryview, at: int) -> tuple[int, bytes, int] | None:

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from iggy_spark.sinks.base import Spans
 
 FORMAT = "iggy_sink_job"
-_OWN_OPTIONS = ("sinkjob", "sinkcovered", "sinkmark")  # Spark compares option names without case
+_OWN_OPTIONS = (
+    "sinkjob",
+    "sinkcovered",
+    "sinkmark",
+    "sinkletters",
+)  # Spark compares option names without case
 
 
 class SinkSource(DataSource):
@@ -45,14 +50,17 @@ class SinkSource(DataSource):
         from iggy_spark.sink_task import SinkReader
 
         raw = {name: value for name, value in self._raw.items() if name not in _OWN_OPTIONS}
-        job, covered, mark = (self._raw[name] for name in _OWN_OPTIONS)
-        return SinkReader(options.parse(raw, mode="stream"), job, covered, mark)
+        own = [self._raw[name] for name in _OWN_OPTIONS]
+        return SinkReader(options.parse(raw, mode="stream"), *own)
 
 
-def own_options(config: JobConfig, covered: Mapping[int, Spans], mark: str) -> dict[str, str]:
-    """What `SinkSource` needs beside the reader's options."""
+def own_options(
+    config: JobConfig, covered: Mapping[int, Spans], mark: str, *, letters: bool
+) -> dict[str, str]:
+    """What `SinkSource` needs beside the reader's options; `letters`: it reads dead letters."""
     return {
         "sinkJob": msgspec.json.encode(config).decode(),
         "sinkCovered": json.dumps({str(number): spans for number, spans in covered.items()}),
         "sinkMark": mark,
+        "sinkLetters": "yes" if letters else "",
     }

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from iggy_spark import driver_mark, no_pandas, readers
+from iggy_spark import driver_mark, no_pandas, readers, redrive
 from iggy_spark.dead_letters import DeadLetters
 from iggy_spark.errors import BadPayload
 from iggy_spark.fetch import RangeFetch
@@ -35,10 +36,12 @@ RESULT_SCHEMA = pa.schema([pa.field("result", pa.string())])
 class SinkReader(readers.IggyStreamReader):
     """Plans like the data source; a task writes instead of handing rows to Spark."""
 
-    def __init__(self, options: ReadOptions, job: str, covered: str, mark: str) -> None:
-        """`job`, `covered` and `mark` as `sink_source.own_options` made them."""
+    def __init__(
+        self, options: ReadOptions, job: str, covered: str, mark: str, letters: str
+    ) -> None:
+        """The texts are as `sink_source.own_options` made them."""
         super().__init__(options)
-        self._job, self._covered, self._mark = job, covered, mark
+        self._job, self._covered, self._mark, self._letters = job, covered, mark, letters
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one range; yield what was done."""
@@ -52,10 +55,19 @@ class SinkReader(readers.IggyStreamReader):
         retry = Retry(config.retry_policy)
         sink = registry.build(config, show=lambda line: None, retry=retry)
         with driver_mark.of(config).writing(self._mark) as confirm:
-            work = TaskWork(
-                DeadLetters.of(config, options), limits=bad_limits(config), confirm=confirm
+            letters = DeadLetters.of(config, options)
+            found = portions
+            # Of letters any number may be bad: they have been so before.
+            limits = bad_limits(config)
+            if self._letters:
+                assert config.redrive is not None
+                assert letters is not None
+                found = partial(redrive.portions, request=config.redrive, letters=letters)
+                limits = None
+            work = TaskWork(letters, limits=limits, confirm=confirm)
+            written = write_range(
+                options, partition.wanted, sink=sink, covered=covered, work=work, found=found
             )
-            written = write_range(options, partition.wanted, sink=sink, covered=covered, work=work)
         line = json.dumps(replace(written, retries=retry.count).to_json())
         yield pa.RecordBatch.from_arrays([pa.array([line])], schema=RESULT_SCHEMA)
 
@@ -130,15 +142,16 @@ def write_range(
     sink: Sink,
     covered: Spans,
     work: TaskWork | None = None,
+    found: Callable[[ReadOptions, RangeFetch], Iterator[Portion]] = portions,
 ) -> Written:
-    """Write what the target does not have yet of a range."""
+    """Write what the target does not have yet of a range. `found` makes portions of messages."""
     work = work or TaskWork()
     total = Written(wanted.partition, wanted.first, wanted.end)
     missing = 0
     for part in without(wanted, covered):
         missing += part.count
         fetch = RangeFetch(options, part)
-        done = sink.write_task(part, work.passing(portions(options, fetch)), work)
+        done = sink.write_task(part, work.passing(found(options, fetch)), work)
         total = replace(
             total,
             rows=total.rows + done.rows,

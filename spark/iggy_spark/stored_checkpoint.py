@@ -22,11 +22,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from iggy_spark.checkpoint import INCARNATION, SINK_NAME, Checkpoint
+from iggy_spark.checkpoint import DECLARED_NAMES, INCARNATION, Checkpoint
 from iggy_spark.errors import Fenced, SinkError
-from iggy_spark.job_config import JobConfig
 from iggy_spark.offsets import Offsets
 from iggy_spark.s3 import Bucket, Connection, StoreError, check_once
 
@@ -58,7 +57,8 @@ class StoredCheckpoint(Checkpoint):
             raise
 
     def _clear(self, copy: Path) -> None:
-        (copy / SINK_NAME).unlink(missing_ok=True)
+        for name in DECLARED_NAMES:
+            (copy / name).unlink(missing_ok=True)
         for entry in copy.iterdir():
             if INCARNATION.fullmatch(entry.name):
                 shutil.rmtree(entry)
@@ -69,19 +69,15 @@ class StoredCheckpoint(Checkpoint):
             life = key.partition("/")[0]
             if INCARNATION.fullmatch(life):
                 (self._folder / life).mkdir(exist_ok=True)
-        declared = self._bucket.get(SINK_NAME)
-        if declared is not None:
-            (self._folder / SINK_NAME).write_bytes(declared)
+        for name in DECLARED_NAMES:
+            declared = self._bucket.get(name)
+            if declared is not None:
+                (self._folder / name).write_bytes(declared)
 
-    def remember(self, config: JobConfig) -> None:
-        """See `Checkpoint`."""
-        path = self._folder / SINK_NAME
-        before = path.read_bytes() if path.exists() else None
-        super().remember(config)
-        now = path.read_bytes()
-        if now != before:
-            with _asking():
-                self._bucket.put(SINK_NAME, now)
+    def _write(self, name: str, value: dict[str, Any]) -> None:
+        super()._write(name, value)
+        with _asking():
+            self._bucket.put(name, (self._folder / name).read_bytes())
 
     def has_committed(self, incarnation: str, batch: int) -> bool:
         """See `Checkpoint`; an end counts when the store has it."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from dead_letter_topics import letters
 from iggy_spark.errors import BrokerRefused, TooManyBadRecords
-from iggy_spark.messages import read_headers
-from iggy_wire import batch
 from iggy_wire.batch import Message
-from iggy_wire.options import Option, Value, options_bytes
-from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy
+from iggy_wire.options import Option, options_bytes
+from iggy_wire.primitives import Partitioning
 from sink_jobs import Setup, documents
 
 if TYPE_CHECKING:
@@ -27,20 +26,6 @@ TRACE = options_bytes((Option.of("trace", "abc"),))
 def setup(topic: Topic, tmp_path: Path) -> Setup:
     errors = {"tolerance": "Data", "deadLetter": {"topic": "dead"}}
     return Setup(topic, tmp_path, errors=errors)
-
-
-def letters(topic: Topic) -> list[tuple[Message, dict[str, Value]]]:
-    polled = topic.client.poll(
-        topic.stream,
-        "dead",
-        0,
-        consumer=Consumer.plain("reader"),
-        strategy=PollingStrategy.offset(0),
-        count=10_000,
-        auto_commit=False,
-    )
-    found = batch.messages(polled.region)
-    return [(message, read_headers(memoryview(message.headers))) for message in found]
 
 
 def counts(events: list[dict[str, Any]]) -> dict[str, int]:

@@ -111,9 +111,9 @@ def test_a_letter_tells_where_its_message_was_and_what_is_wrong() -> None:
     known = with_payloads(known, b"p0", b"p1", b"p2")
     bad = Refusal(FIRST_OFFSET + 1, "transform", "Missing", "x" * 300 + "\u20ac", 2)
 
-    (letter,) = letters(known, [bad], sink="shop/orders.lake", attempt=1)
-    (again,) = letters(known, [bad], sink="shop/orders.lake", attempt=2)
-    (other,) = letters(known, [bad], sink="shop/orders.search", attempt=1)
+    (letter,) = letters(known, [bad], sink="shop/orders.lake")
+    (again,) = letters(known, [bad], sink="shop/orders.lake", attempts={letter.id: 1})
+    (other,) = letters(known, [bad], sink="shop/orders.search")
 
     assert letter.payload == b"p1"
     assert letter.id == again.id != other.id
@@ -131,7 +131,7 @@ def test_headers_that_leave_no_room_are_left_out() -> None:
     known = messages(1, headers=[own])
     known = with_payloads(known, b"p0")
 
-    (letter,) = letters(known, [Refusal(FIRST_OFFSET, "decode", "X", "")], sink="s", attempt=1)
+    (letter,) = letters(known, [Refusal(FIRST_OFFSET, "decode", "X", "")], sink="s")
 
     headers = read_headers(memoryview(letter.headers))
     assert headers["iggy.dlq.headers_left_out"] is True

@@ -7,7 +7,7 @@ traceable to its message.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 import pyarrow as pa
@@ -59,22 +59,26 @@ def portions(options: ReadOptions, fetch: RangeFetch) -> Iterator[Portion]:
     Raises:
         BadPayload: a payload does not fit, and `payload.on_error` is `fail`.
     """
+    return decoded(options, (messages(options, fetch.wanted, columns) for columns in fetch))
+
+
+def decoded(options: ReadOptions, found: Iterable[Messages]) -> Iterator[Portion]:
+    """The same for messages, wherever they come from."""
     decoder = decode.build(options.payload)
     form = table_schema(options.payload)
-    partition = fetch.wanted.partition
-    for columns in fetch:
+    for known in found:
+        columns = known.columns
         metadata = [
-            arrow.metadata_column(name, columns, options=options, partition=partition)
+            arrow.metadata_column(name, columns, options=options, partition=known.partition)
             for name in _SOURCES
         ]
-        known = messages(options, fetch.wanted, columns)
         if decoder is None:
             rows = pa.RecordBatch.from_arrays([arrow.payloads(columns), *metadata], schema=form)
             yield Portion(rows, known)
             continue
         result = decoder.decode(arrow.payloads(columns), known)
         if result.rejected and options.payload.on_error == "fail":
-            raise bad_payload(options, fetch.wanted, columns, result.rejected[0])
+            raise bad_payload(options, known.partition, columns, result.rejected[0])
         refusals = tuple(_refusal(bad, known) for bad in result.rejected)
         yield Portion(_good(result, metadata, form), known, refusals, result.filtered)
 
