@@ -152,7 +152,7 @@ class _Consumption:
         finally:
             with suppress(ClientError, LinkError), self._kept.use():
                 reader.close()
-        if wish.group is not None and not reader.has_read and not wish.follow:
+        if wish.group is not None and not reader.has_read and self._goes_on():
             message = f"group {wish.group}: other members have all partitions, nothing was read"
             click.echo(message, err=True)
         return self._outlet.problem

@@ -70,8 +70,9 @@ def json_line(partition: int, message: Message) -> bytes:
 def text_line(partition: int, message: Message) -> bytes:
     """Partition, offset, time, payload. What could move a terminal's cursor is written out."""
     text = message.payload.decode(errors="backslashreplace")
-    shown = "".join(one if one.isprintable() else _escaped(one) for one in text)
-    line = f"{partition}  {message.offset}  {moment(message.timestamp_us)}  {shown}\n"
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() else _escaped(one) for one in text)
+    line = f"{partition}  {message.offset}  {moment(message.timestamp_us)}  {text}\n"
     return line.encode()
 
 
