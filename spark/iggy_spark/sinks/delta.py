@@ -29,7 +29,7 @@ from iggy_spark.retry import Retry, TransientError
 from iggy_spark.sinks import delta_checks, delta_files, delta_place, table_place
 from iggy_spark.sinks.base import Portion, Spans, Task, Written
 from iggy_spark.sinks.delta_upsert import Staging, merge
-from iggy_spark.sinks.parquet import DATE_COLUMN
+from iggy_spark.sinks.range_files import DATE_COLUMN
 from iggy_spark.sinks.table_files import LocalFile, file_name, writing
 from iggy_spark.sinks.table_place import Part
 

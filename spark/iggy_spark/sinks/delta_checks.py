@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from iggy_spark import blocks, schema
 from iggy_spark.errors import OptionError
 from iggy_spark.sinks import delta_files
-from iggy_spark.sinks.parquet import DATE_COLUMN
+from iggy_spark.sinks.range_files import DATE_COLUMN
 from iggy_spark.sinks.table_schema import check_fits, check_partition_by
 
 _NOT_FOR_PARTITIONS: Final = ("FLOAT", "DOUBLE", "BINARY", "TIMESTAMP", "TIMESTAMP_NTZ")

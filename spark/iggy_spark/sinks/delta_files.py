@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from iggy_spark.sinks.parquet import DATE_COLUMN
+from iggy_spark.sinks.range_files import DATE_COLUMN
 from iggy_spark.sinks.table_files import KeyColumn, LocalFile, PartitionWriter, split
 
 STATISTICS_MAX: Final = 32  # columns, the first ones: as other writers do it

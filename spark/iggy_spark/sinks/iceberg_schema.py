@@ -29,7 +29,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform, UnknownTransfo
 
 from iggy_spark import schema
 from iggy_spark.errors import OptionError
-from iggy_spark.sinks.parquet import DATE_COLUMN
+from iggy_spark.sinks.range_files import DATE_COLUMN
 from iggy_spark.sinks.table_schema import check_fits
 
 TIMESTAMP_COLUMN = "iggy_timestamp"

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from iggy_spark.errors import SinkError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.sinks import file_names
-from iggy_spark.sinks.parquet import BUFFERED_BYTES_MAX, COMPRESSION
+from iggy_spark.sinks.file_formats import COMPRESSION
+from iggy_spark.sinks.range_files import BUFFERED_BYTES_MAX
 
 OPEN_FILES_MAX = 64
 FILES_MAX = 4096  # of one range; more means that the table's partitions are too fine

@@ -13,7 +13,7 @@ from pyarrow import types
 
 from iggy_spark import schema
 from iggy_spark.errors import OptionError
-from iggy_spark.sinks.parquet import DATE_COLUMN
+from iggy_spark.sinks.range_files import DATE_COLUMN
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
