@@ -175,11 +175,7 @@ class IcebergSink:
                 f"{self._target}: its partitions were changed while a batch was written: the next "
                 "run writes the batch anew"
             )
-        # PyIceberg would try a commit that failed again by itself, without reading our offsets.
-        once = {TableProperties.COMMIT_NUM_RETRIES: "0"}
-        table.metadata = table.metadata.model_copy(
-            update={"properties": table.metadata.properties | once}
-        )
+        _make_light(table)
         offsets = {self._property: _to_text(lives)}
         with table.transaction() as transaction:
             transaction.set_properties(offsets)
@@ -223,9 +219,26 @@ def _to_text(lives: Lives) -> str:
     return json.dumps(newest, separators=(",", ":"))
 
 
+def _make_light(table: Table) -> None:
+    """Leave out of what a commit is prepared from, which the catalog never sees:
+
+    - PyIceberg's own attempts after a commit that failed: they would not read our offsets again.
+    - Snapshots that no branch or tag is at: PyIceberg copies all of them a dozen times.
+    """
+    found = table.metadata
+    heads = {ref.snapshot_id for ref in found.refs.values()}
+    table.metadata = found.model_copy(
+        update={
+            "properties": found.properties | {TableProperties.COMMIT_NUM_RETRIES: "0"},
+            "snapshots": [item for item in found.snapshots if item.snapshot_id in heads],
+            "snapshot_log": [],
+        }
+    )
+
+
 def _merges(table: Table) -> bool:
-    """Whether small manifests are joined: without that each commit would list all before it. Iceberg
-    says true where a table says nothing ("Write properties"), PyIceberg false.
+    """Whether small manifests are joined: without that each commit would list all before it.
+    Iceberg says true where a table says nothing ("Write properties"), PyIceberg false.
     """
     return property_as_bool(
         table.metadata.properties, TableProperties.MANIFEST_MERGE_ENABLED, default=True

@@ -82,8 +82,7 @@ def file_name(wanted: OffsetRange, number: int) -> str:
     """The name of a data file: its range, so that a person knows what a file that no snapshot has
     was for, and a part that is its alone, so that no file is ever replaced by another.
     """
-    stem = str(file_names.of_range(wanted)).removesuffix(file_names.SUFFIX)
-    return f"{stem}-{number}-{uuid.uuid4().hex}{file_names.SUFFIX}"
+    return f"{file_names.of_range(wanted)}-{number}-{uuid.uuid4().hex}{file_names.PARQUET}"
 
 
 class PartitionWriter:
