@@ -7,7 +7,7 @@ an error says what the reader of it wrote.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,7 +36,9 @@ class Payload:
     fields: tuple[schema.Field, ...] = ()  # the declared columns, none for a document as it is
     transforms: tuple[Transform, ...] = ()
     on_error: str = "fail"  # one of ON_ERROR
-    files: tuple[tuple[str, bytes], ...] = ()  # what schema and transforms name, as it was read
+    files: tuple[tuple[str, bytes], ...] = field(
+        default=(), repr=False
+    )  # what schema and transforms name, as it was read
 
     @property
     def is_document(self) -> bool:

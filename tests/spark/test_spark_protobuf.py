@@ -3,6 +3,7 @@
 import base64
 import datetime as dt
 import json
+import pickle
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -230,12 +231,20 @@ def test_the_descriptor_set_travels_with_the_declaration(
 ) -> None:
     copy = tmp_path / "copy.pb"
     copy.write_bytes(Path(descriptors).read_bytes())
-    declared = declare(f"{copy} shop.Place")
+    there = {"field": "city", "descriptor_set": str(copy), "message_type": "shop.Place"}
+    transforms = [
+        {"proto_convert": there},
+        {"rename_fields": {"fields": [{"from": "city.city", "to": "inner"}]}},
+    ]
+    declared = declare(f"{copy} shop.Place", transforms, "inner STRING")
     copy.unlink()
 
-    found = decoded(declared, encode("shop.Place", {"city": "Bonn"}))
+    elsewhere = pickle.loads(pickle.dumps(declared))
+    inner = base64.b64encode(encode("shop.Place", {"city": "Bonn"})).decode()
+    found = decoded(elsewhere, encode("shop.Place", {"city": inner}))
 
-    assert found.values.to_pylist() == [{"city": "Bonn"}]
+    assert found.values.to_pylist() == [{"inner": "Bonn"}]
+    assert elsewhere == declared
 
 
 def test_transforms_see_json(descriptors: str, encode: Encode) -> None:
