@@ -3,10 +3,11 @@
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from iggy_spark import options, readers, topics
@@ -245,13 +246,37 @@ def test_every_topic_has_a_mirror(pair: tuple["Topic", "Topic"]) -> None:
     assert (a.members("g"), b.members("g")) == (0, 0)
 
 
-def test_spark_reads_several_topics(spark: SparkSession, pair: tuple["Topic", "Topic"]) -> None:
+def test_spark_streams_several_topics_with_a_limit_by_bytes(
+    spark: SparkSession, pair: tuple["Topic", "Topic"], tmp_path: Path
+) -> None:
     a, b = pair
-    a.send(0, payloads(5))
-    b.send(1, payloads(3))
-    ways = given(a, subscribePattern=f"{a.stream}/.")
-    del ways["pollIntervalMs"]
+    a.send(0, [bytes(1_000)] * 900, batch=300)
+    b.send(1, [bytes(1_000)] * 300, batch=300)
+    more = {"maxOffsetsPerTrigger": "0", "maxBytesPerTrigger": "512KiB", "includeHeaders": "true"}
+    ways = given(a, subscribePattern=f"{a.stream}/.", **more)
+    batches: list[list[tuple[str, int, int]]] = []
 
+    def keep(rows: DataFrame, number: int) -> None:
+        columns = rows.select("topic", "partition", "offset")
+        batches.append([(row.topic, row.partition, row.offset) for row in columns.collect()])
+
+    def run() -> list[tuple[str, int, int]]:
+        batches.clear()
+        frame = spark.readStream.format("iggy").options(**ways).load()
+        query = (
+            frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+        return sorted(row for rows in batches for row in rows)
+
+    assert run() == [*(("a", 0, n) for n in range(900)), *(("b", 1, n) for n in range(300))]
+    assert max(len(rows) for rows in batches) < 700
+    assert all({topic for topic, _, _ in rows} == {"a", "b"} for rows in batches)
+    a.client.create_topic(a.stream, "c", 1)
+    replace(a, name="c").send(0, payloads(2))
+    assert run() == [("c", 0, 0), ("c", 0, 1)]
+
+    del ways["pollIntervalMs"], ways["maxOffsetsPerTrigger"], ways["maxBytesPerTrigger"]
     rows = spark.read.format("iggy").options(**ways).load().groupBy("topic").count().collect()
-
-    assert sorted(tuple(row) for row in rows) == [("a", 5), ("b", 3)]
+    assert sorted(tuple(row) for row in rows) == [("a", 900), ("b", 300), ("c", 2)]
