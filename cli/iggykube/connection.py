@@ -18,7 +18,7 @@ from iggy_client.client import TIMEOUT_S, Client
 from iggy_client.errors import ClientError, LinkError
 from iggy_client.tls import Tls
 from iggykube.errors import CommandError
-from iggykube.option_types import SERVERS, Parsed, duration
+from iggykube.option_types import NAME, SERVERS, Parsed, duration
 from iggykube.options import data_option
 
 SECRET_BYTES_MAX: Final = 64 << 10
@@ -98,7 +98,7 @@ _OPTIONS: Final = (
         metavar="HOST:PORT",
         help="Broker; several with commas are tried in turn. Without: the one of `iggykube up`.",
     ),
-    click.option("--username", metavar="NAME", help="Who logs in. Else IGGY_USERNAME."),
+    click.option("--username", type=NAME, metavar="NAME", help="Who logs in. Else IGGY_USERNAME."),
     click.option(
         "--password-file",
         type=_FILE,
@@ -175,12 +175,11 @@ class TargetOptions(msgspec.Struct, frozen=True):
             if self.username is not None or self.password_file is not None:
                 raise click.UsageError("--token-file stands in place of --username: give one")
             return Login(token=_secret("--token-file", self.token_file))
-        if self.username is None:
-            if self.password_file is not None and "IGGY_USERNAME" not in os.environ:
-                raise click.UsageError("--password-file needs --username")
-            if self.password_file is None:
-                return None
-        username = self.username or os.environ["IGGY_USERNAME"]
+        if self.username is None and self.password_file is None:
+            return None
+        username = self.username or os.environ.get("IGGY_USERNAME")
+        if not username:
+            raise click.UsageError("--password-file needs --username, or IGGY_USERNAME")
         if self.password_file is not None:
             return Login(username, _secret("--password-file", self.password_file))
         password = os.environ.get("IGGY_PASSWORD")

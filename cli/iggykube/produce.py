@@ -160,7 +160,8 @@ def send(target: Target, work: Work, output: str) -> None:
         try:
             _pump(producer, work, work.route(kept), requests)
         except CommandError as error:
-            report.error = str(error)
+            # A file's name may be no UTF-8, and JSON is.
+            report.error = str(error).encode(errors="backslashreplace").decode()
             problem = type(error)(f"{error}; {report.told()}")
         except KeyboardInterrupt:
             report.error = "interrupted before all was answered"

@@ -76,6 +76,8 @@ WRONG = [
     ([*PRODUCE, "--servers", "a:1"], ["--servers", "--username", "--token-file"]),
     ([*PRODUCE, "--servers", "a:1", "--password-file", __file__], ["--password-file"]),
     ([*PRODUCE, *LOGIN, "--token-file", __file__], ["--token-file", "--username"]),
+    ([*PRODUCE, *LOGIN, "--username", ""], ["'--username'", "''"]),
+    ([*PRODUCE, *LOGIN, "--timeout", "-1s"], ["'--timeout'", "-1s"]),
     ([*PRODUCE, *LOGIN, "--ca", __file__], ["--ca", "--tls"]),
     ([*PRODUCE, *LOGIN, "--server-name", "x"], ["--server-name", "--tls"]),
     ([*PRODUCE, *LOGIN, "--tls", "--ca", "/dev/null"], ["'--ca'", "/dev/null"]),
