@@ -263,8 +263,6 @@ def _check_block(sink: SinkSpec) -> None:
 
 def _check_files(files: blocks.Files) -> None:
     _check_place("sink.files.path", files.path, store=("sink.files.s3", files.s3))
-    if files.format == "Json":
-        raise OptionError(f"sink.files.format: {files.format} is not in this version")
 
 
 def _check_place(field: str, value: str, *, store: tuple[str, S3]) -> None:

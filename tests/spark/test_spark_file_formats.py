@@ -19,7 +19,6 @@ from iggy_spark.offsets import OffsetRange
 from iggy_spark.payload import Payload
 from iggy_spark.sinks.base import Portion
 from iggy_spark.sinks.files import FilesSink
-from iggy_spark.sinks.rows import table_fields
 from sink_cases import PlayedTask, declare, document, portions, wanted
 
 SPAN = wanted(0, 10)
@@ -33,7 +32,7 @@ NESTED = "number BIGINT, tags ARRAY<STRING>, inner STRUCT<a: INT, b: STRING>"
 
 def sink(folder: Path, file_format: Any, payload: Payload, *columns: str) -> FilesSink:
     block = blocks.Files(str(folder), format=file_format, partition_by=list(columns))
-    made = FilesSink(block, table_fields(payload))
+    made = FilesSink(block, payload)
     made.check()
     return made
 
@@ -109,6 +108,39 @@ def test_text_is_a_line_a_message_and_nothing_else(tmp_path: Path) -> None:
 
     (file,) = files(tmp_path, ".txt")
     assert file.read_bytes().splitlines() == [document(n) for n in range(10)]
+
+
+def test_json_is_a_document_a_line(tmp_path: Path) -> None:
+    write(sink(tmp_path, "Json", declare(), "month"), portions(SPAN))
+
+    found = [
+        json.loads(line)
+        for file in files(tmp_path, ".json")
+        for line in file.read_bytes().splitlines()
+    ]
+    found.sort(key=lambda row: int(row["number"]))
+    assert found[1] == {
+        "number": 1,
+        "customer": "c1",
+        "amount": 1.25,
+        "at": "2026-03-29T00:59:59.999999Z",
+        "iggy_partition_id": 0,
+        "iggy_offset": 1,
+        "iggy_timestamp": "2026-12-31T23:59:59.999999Z",
+    }
+    assert [row["iggy_offset"] for row in found] == list(range(10))
+
+
+def test_json_without_a_schema_stays_the_document_that_it_was(tmp_path: Path) -> None:
+    payload = declare("Json", None)
+
+    write(sink(tmp_path, "Json", payload), portions(SPAN, payload=payload))
+
+    (file,) = files(tmp_path, ".json")
+    found = [json.loads(line) for line in file.read_bytes().splitlines()]
+    own = [{k: v for k, v in row.items() if not k.startswith("iggy_")} for row in found]
+    assert own == [json.loads(document(n)) for n in range(10)]
+    assert [row["iggy_offset"] for row in found] == list(range(10))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 from iggy_spark import blocks
 from iggy_spark.sinks.files import FilesSink
-from iggy_spark.sinks.rows import table_fields
 from lakes import Lake, block_of, rows_of
 from sink_cases import declare
 from sink_contract import Row, SinkContract, Target
@@ -26,7 +25,7 @@ class FilesTarget:
         block = blocks.Files(
             self.lake.path, partition_by=["month"], s3=block_of(self.lake.connection)
         )
-        return FilesSink(block, table_fields(declare()))
+        return FilesSink(block, declare())
 
     def rows(self) -> list[Row]:
         return rows_of(self.lake) if self.lake.files() else []

@@ -17,14 +17,15 @@ from sink_cases import INCARNATION, PlayedTask, declare, wanted
 __all__ = ["FIELDS", "INCARNATION", "PlayedTask", "offsets_of", "portions", "sink", "wanted"]
 
 SCHEMA = "month INT, carrier STRING, delay INT"
-FIELDS = table_fields(declare(text=SCHEMA))
+PAYLOAD = declare(text=SCHEMA)
+FIELDS = table_fields(PAYLOAD)
 MONTHS = [1, 2, 1, None, 12]
 
 
 def sink(lake: Lake, *partition_by: str) -> FilesSink:
     made = FilesSink(
         blocks.Files(lake.path, partition_by=list(partition_by), s3=block_of(lake.connection)),
-        FIELDS,
+        PAYLOAD,
     )
     made.check()
     return made

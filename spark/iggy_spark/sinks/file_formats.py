@@ -16,6 +16,8 @@ import pyarrow.parquet
 
 from iggy_spark import schema
 from iggy_spark.errors import OptionError
+from iggy_spark.payload import Payload
+from iggy_spark.sinks.documents import Documents
 
 SUFFIXES: Final = {
     "Parquet": ".parquet",
@@ -71,9 +73,9 @@ def file_schema(
     return pa.schema([schema.arrow_field(item) for item in kept])
 
 
-def open_file(name: str, path: Path, form: pa.Schema) -> RowsFile:
-    """A new file of a format."""
-    return _OPEN[name](path, form)
+def open_file(name: str, path: Path, form: pa.Schema, payload: Payload) -> RowsFile:
+    """A new file of a format, for rows of messages with that payload."""
+    return _Json(path, payload) if name == "Json" else _OPEN[name](path, form)
 
 
 class _Parquet:
@@ -115,6 +117,21 @@ class _Csv:
 
     def close(self) -> None:
         self._writer.close()
+
+
+class _Json:
+    """A document a line."""
+
+    def __init__(self, path: Path, payload: Payload) -> None:
+        self._file = path.open("wb")
+        self._documents = Documents(payload)
+
+    def write(self, rows: pa.Table) -> None:
+        for part in rows.to_batches():
+            self._file.write(b"\n".join([*self._documents.of(part), b""]))
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class _Text:

@@ -20,16 +20,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
 
-from iggy_spark import blocks, s3, schema
+from iggy_spark import blocks, s3
 from iggy_spark.errors import SinkError
 from iggy_spark.offsets import OffsetRange
+from iggy_spark.payload import Payload
 from iggy_spark.sinks import file_names
 from iggy_spark.sinks.base import Portion, Spans, Task, Written, merge
 from iggy_spark.sinks.bucket import BucketPlace
 from iggy_spark.sinks.file_formats import check_format
 from iggy_spark.sinks.folder import FolderPlace
 from iggy_spark.sinks.range_files import RangeWriter, TemporaryFile, check_partition_by
-from iggy_spark.sinks.rows import rejected
+from iggy_spark.sinks.rows import rejected, table_fields
 
 REJECTED: Final = "_rejected"
 
@@ -65,17 +66,18 @@ class FilesSink:
     exactly_once = True
     keeps_place = True
 
-    def __init__(self, settings: blocks.Files, fields: Sequence[schema.Field]) -> None:
-        """`fields` are the table's columns. Touches nothing yet.
+    def __init__(self, settings: blocks.Files, payload: Payload) -> None:
+        """Touches nothing yet.
 
         Raises:
             OptionError: a column of `partitionBy` cannot name folders, or the format cannot hold
                 one of the others.
         """
+        fields = table_fields(payload)
         check_partition_by(fields, settings.partition_by)
         check_format(settings.format, fields, settings.partition_by)
         self._settings = settings
-        self._fields = fields
+        self._payload = payload
         self._place: Place = (
             BucketPlace(settings.path, settings.s3.connection())
             if s3.is_address(settings.path)
@@ -131,7 +133,7 @@ class FilesSink:
         )
 
     def _write(self, attempt: Path, portions: Iterable[Portion]) -> list[TemporaryFile]:
-        columns = (self._fields, self._settings.partition_by)
+        columns = (self._payload, self._settings.partition_by)
         with RangeWriter(attempt, *columns, file_format=self._settings.format) as writer:
             for portion in portions:
                 writer.write(portion.rows)

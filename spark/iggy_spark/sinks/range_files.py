@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from iggy_spark import schema
 from iggy_spark.errors import OptionError, SinkError
+from iggy_spark.payload import Payload
 from iggy_spark.sinks import file_formats, file_names
-from iggy_spark.sinks.rows import REJECTED_SCHEMA
+from iggy_spark.sinks.rows import REJECTED_SCHEMA, table_fields
 
 FOLDERS_MAX = 512  # of one range; more means that partitionBy is too fine
 BUFFERED_BYTES_MAX = 64 << 20  # of one range; then the largest file gets a row group
@@ -66,14 +67,15 @@ class RangeWriter:
     def __init__(
         self,
         attempt: Path,
-        fields: Sequence[schema.Field],
+        payload: Payload,
         partition_by: Sequence[str],
         *,
         file_format: str = "Parquet",
     ) -> None:
         """`attempt` is an empty folder of this attempt alone."""
         self._attempt = attempt
-        self._format = file_format
+        self._payload, self._format = payload, file_format
+        fields = table_fields(payload)
         self._partition_by = tuple(partition_by)
         # A column that names the folder is not stored again, as Hive, Spark and Arrow expect it.
         self._schema = file_formats.file_schema(file_format, fields, partition_by)
@@ -118,7 +120,8 @@ class RangeWriter:
                     "messages: partition by a coarser column"
                 )
             path = self._attempt / f"{len(self._files)}{file_formats.SUFFIXES[file_format]}"
-            self._files[folder] = _File(path, folder, file_format, form)
+            writer = file_formats.open_file(file_format, path, form, self._payload)
+            self._files[folder] = _File(path, folder, form, writer)
         return self._files[folder]
 
     def _limit_memory(self) -> None:
@@ -166,9 +169,10 @@ def _text(value: Any) -> str | None:
 class _File:
     """One temporary file and the rows that wait for its next row group."""
 
-    def __init__(self, path: Path, folder: str, file_format: str, form: pa.Schema) -> None:
-        self._path, self._folder, self._schema = path, folder, form
-        self._writer = file_formats.open_file(file_format, path, form)
+    def __init__(
+        self, path: Path, folder: str, form: pa.Schema, writer: file_formats.RowsFile
+    ) -> None:
+        self._path, self._folder, self._schema, self._writer = path, folder, form, writer
         self._buffered: list[pa.RecordBatch] = []
         self._rows = 0
         self.buffered_bytes = 0

@@ -43,7 +43,7 @@ def _build(config: JobConfig, show: Callable[[str], Any], retry: Retry) -> Sink:
             from iggy_spark.sinks.files import FilesSink
 
             assert sink.files is not None, "checked with the configuration"
-            return FilesSink(sink.files, fields)
+            return FilesSink(sink.files, config.payload)
         case "Iceberg":
             from iggy_spark.sinks.iceberg import IcebergSink
 
