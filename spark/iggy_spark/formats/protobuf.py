@@ -20,7 +20,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
@@ -30,8 +29,6 @@ from google.protobuf.message import DecodeError, Message
 from iggy_spark import schema
 from iggy_spark.errors import OptionError
 from iggy_spark.formats.base import Unreadable
-
-SCHEMAS_KEPT_MAX = 64  # in one process
 
 _D = FieldDescriptor
 _SCALARS = {
@@ -213,8 +210,6 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else value
 
 
-# Protobuf never frees the classes of a pool, and a worker builds a decoder for every task.
-@lru_cache(maxsize=SCHEMAS_KEPT_MAX)
 def _load(data: bytes, message: str, name: str) -> Descriptor:
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(data)
