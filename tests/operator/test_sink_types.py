@@ -15,6 +15,7 @@ from iggy_operator.launchers.secrets import mounted
 from iggy_operator.resources import Sink
 from iggy_operator.schema import schemas
 from iggy_spark import job_config
+from iggy_spark.transforms.plan import KINDS, TRANSFORMS_MAX
 from launcher_cases import LAKE_TEMPLATE, job_of, sink_of
 from sink_blocks import BUCKET, DATABASE, TARGETS
 
@@ -70,6 +71,19 @@ def test_both_sides_have_the_same_fields_and_defaults(kind: str) -> None:
     for name, child in node["properties"].items():
         if "default" in child:
             assert fields[name].default == child["default"], name
+
+
+def test_the_job_knows_every_field_and_every_transform() -> None:
+    """Fields of whoever launches it, too: one file describes a sink wherever it runs."""
+    parts = {name: FIELDS[name]["properties"] for name in ("payload", "errors", "trigger")}
+    known = {field.encode_name: field for field in msgspec.structs.fields(job_config.SinkSpec)}
+
+    assert {*FIELDS, "name"} == set(known)
+    for name, properties in parts.items():
+        struct = known[name].type
+        assert set(properties) == {field.encode_name for field in msgspec.structs.fields(struct)}
+    assert set(FIELDS["transforms"]["items"]["properties"]) == set(KINDS)
+    assert FIELDS["transforms"]["maxItems"] == TRANSFORMS_MAX
 
 
 @pytest.mark.parametrize("kind", NAMED)
