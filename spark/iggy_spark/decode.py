@@ -250,13 +250,11 @@ class ObjectDecoder:
     def _row(self, view: memoryview, at: At) -> Any:
         """The row of one payload; None if a transform drops the message."""
         try:
-            document: Document | None = self._read(view)
+            document = self._transformed(self._read(view), at)
         except Unreadable as error:
             raise _Reject(Rejected(at.row, error.kind, str(error))) from error
-        if self._steps:
-            document = self._transformed(document, at)
-            if document is None:
-                return None
+        if document is None:
+            return None
         try:
             if self._columns is None:
                 return json.encode(document)
@@ -266,16 +264,17 @@ class ObjectDecoder:
 
     def _transformed(self, document: Document, at: At) -> Document | None:
         at.step = 0
+        left: Document | None = document
         try:
             for step in self._steps:
-                document = step(document, at)
-                if document is None:
-                    return None
+                if left is None:
+                    break
+                left = step(left, at)
                 at.step += 1
         except (TransformError, RecursionError) as error:
             reject = Rejected(at.row, "TransformError", str(error), "transform", at.step)
             raise _Reject(reject) from error
-        return document
+        return left
 
 
 def _as_json(read: Callable[[memoryview], Document]) -> Callable[[memoryview], Document]:

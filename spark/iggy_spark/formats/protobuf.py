@@ -73,7 +73,7 @@ class ProtobufFormat:
         """
         self._name = name
         found = _load(descriptor_set, message, name)
-        self._class = message_factory.GetMessageClass(found)
+        self._class: Any = message_factory.GetMessageClass(found)
         kind, self._read = self._struct(found, "$", (found.full_name,))
         assert isinstance(kind, schema.Struct)
         self.fields = kind.fields
@@ -161,12 +161,14 @@ class ProtobufFormat:
         if field.type in _UINT64:
             return schema.decimal(20, 0), lambda value, at: Decimal(value)
         if field.type == _D.TYPE_ENUM:
+            assert field.enum_type is not None
             names = {
                 number: value.name for number, value in field.enum_type.values_by_number.items()
             }
             return schema.scalar("STRING"), lambda value, at: names.get(value) or str(value)
         if field.type in _SCALARS:
             return schema.scalar(_SCALARS[field.type]), lambda value, at: value
+        assert field.message_type is not None
         return self._message(field.message_type, path, inside)
 
     def _message(

@@ -64,6 +64,14 @@ def _field(item: schema.Field, numbers: Iterator[int]) -> iceberg.NestedField:
 def _type(kind: schema.Type, numbers: Iterator[int]) -> iceberg.IcebergType:
     if isinstance(kind, schema.Array):
         return iceberg.ListType(next(numbers), _type(kind.element, numbers), element_required=False)
+    if isinstance(kind, schema.Map):
+        return iceberg.MapType(
+            key_id=next(numbers),
+            key_type=_type(kind.key, numbers),
+            value_id=next(numbers),
+            value_type=_type(kind.value, numbers),
+            value_required=False,
+        )
     if isinstance(kind, schema.Struct):
         return iceberg.StructType(*[_field(item, numbers) for item in kind.fields])
     if pa.types.is_decimal(kind.arrow):
