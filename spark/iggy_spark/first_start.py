@@ -82,7 +82,9 @@ class FirstStart:
         self._forgotten = True
 
     def _resolved(self) -> list[Offsets]:
-        return [self._resolve(found) for found in self._topics.look()]
+        found = self._topics.look()
+        starts.check_topics(self._options.starting, found)
+        return [self._resolve(item) for item in found]
 
     def _resolve(self, found: TopicState) -> Offsets:
         connection = self._topics.connection(found.name)
@@ -90,6 +92,7 @@ class FirstStart:
 
     def _at_broker(self) -> list[Offsets]:
         found = self._topics.look()
+        starts.check_topics(self._options.starting, found)
         marks = {item.name: self._mark(item.name) for item in found}
         written = {item.name: marks[item.name].read(item.ends) for item in found}
         begun = any(positions is not None for positions in written.values())

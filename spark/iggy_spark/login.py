@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from iggy_client.errors import LinkError
 from iggy_client.tls import Tls
 from iggy_spark.errors import OptionError
 
@@ -24,7 +25,7 @@ class TlsFiles:
         """What the client needs; the file is read anew each time.
 
         Raises:
-            OptionError: the file of `tls.caPath` cannot be read.
+            OptionError: the file of `tls.caPath` cannot be read, or holds no certificate.
         """
         pem = ""
         if self.ca_path is not None:
@@ -32,7 +33,12 @@ class TlsFiles:
                 pem = Path(self.ca_path).read_text("ascii")
             except (OSError, UnicodeDecodeError) as error:
                 raise OptionError(f"tls.caPath: {self.ca_path} cannot be read: {error}") from error
-        return Tls(pem, self.server_name or "")
+        tls = Tls(pem, self.server_name or "")
+        try:
+            tls.context()
+        except LinkError as error:
+            raise OptionError(f"tls.caPath: {self.ca_path} is not usable: {error}") from error
+        return tls
 
 
 @dataclass(frozen=True, slots=True)

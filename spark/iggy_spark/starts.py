@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from iggy_spark.connections import Connection
@@ -12,6 +12,17 @@ from iggy_spark.offsets import COMMITTED, EARLIEST, LATEST, Offsets, TopicState
 from iggy_spark.option_values import EPOCH
 from iggy_spark.options import ReadOptions
 from iggy_spark.points import Instant, Mark, Point
+
+
+def check_topics(point: Point, states: Sequence[TopicState]) -> None:
+    """Refuse marks in topics that a pattern could find and does not.
+
+    Raises:
+        OptionError: there is no such topic.
+    """
+    for name in point.places:
+        if not any(state.name == name for state in states):
+            raise OptionError(f"{point.option}: topic {name} does not exist")
 
 
 def resolve_start(

@@ -9,6 +9,7 @@ from iggy_spark.errors import OffsetFormatError, OptionError
 from iggy_spark.offsets import EARLIEST, LATEST, Offsets, QueryOffsets
 from iggy_spark.points import Instant, Point
 from iggy_spark.selection import Selection, TopicName
+from tls_front import authority
 
 NEEDED = {
     "servers": "127.0.0.1:8090",
@@ -264,9 +265,13 @@ def test_a_token_and_tls_from_files_are_read_anew(tmp_path: Path) -> None:
         login.tls.read()
 
     (tmp_path / "ca.pem").write_text("PEM")
+    with pytest.raises(OptionError, match=r"tls\.caPath: .* holds no certificate"):
+        login.tls.read()
+    made = authority(tmp_path / "made", "iggy")
+    (tmp_path / "ca.pem").write_text(made.pem)
     (tmp_path / "username").write_text("iggy")
     (tmp_path / "password").write_text("secret")
-    assert (login.tls.read().ca_pem, login.tls.read().server_name) == ("PEM", "iggy")
+    assert (login.tls.read().ca_pem, login.tls.read().server_name) == (made.pem, "iggy")
     assert login.read() == ("iggy", "secret")
     (tmp_path / "token").write_text("a token\n")
     assert login.read() == "a token"

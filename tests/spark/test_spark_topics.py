@@ -97,6 +97,27 @@ def test_all_ways_of_selecting_read_what_they_name(pair: tuple["Topic", "Topic"]
     assert sum(batch.num_rows for task in tasks for batch in rows.read(task)) == len(both)
 
 
+def test_each_topic_has_its_own_start_and_end(pair: tuple["Topic", "Topic"]) -> None:
+    a, b = pair
+    for topic in pair:
+        topic.send(0, payloads(5))
+    start = {f"{a.stream}/a": {"0": 2, "1": 0}, f"{a.stream}/b": {"0": -2, "1": -2}}
+    end = {f"{a.stream}/a": {"0": -1, "1": -1}, f"{a.stream}/b": {"0": 3, "1": 0}}
+    ways = given(a, subscribePattern=f"{a.stream}/.", startingOffsets=json.dumps(start))
+    ways |= {"endingOffsets": json.dumps(end)}
+    del ways["pollIntervalMs"]
+
+    def tasks(**more: str) -> list[tuple[str, int, int]]:
+        source = readers.IggyBatchReader(options.parse({**ways, **more}, mode="batch"))
+        return [(t.topic.topic, t.wanted.first, t.wanted.end) for t in source.partitions()]
+
+    assert tasks() == [("a", 2, 5), ("b", 0, 3)]
+    with pytest.raises(OptionError, match=r"startingOffsets: topic .*/c does not exist"):
+        tasks(startingOffsets=json.dumps({f"{b.stream}/c": {"0": 0}}))
+    with pytest.raises(OptionError, match=r"endingOffsets: partitions .0, 1. are missing"):
+        tasks(endingOffsets=json.dumps({f"{b.stream}/b": {"0": 3, "1": 0}}))
+
+
 def test_names_with_slashes_are_told_apart(topic: "Topic") -> None:
     assert "/" in topic.stream
     topic.send(0, payloads(2))
