@@ -88,6 +88,9 @@ def _of_type(ours: pa.DataType, table: pa.DataType, path: str) -> Iterator[str]:
         yield from (f"in {path}: {problem}" for problem in _problems(inner[0], inner[1]))
     elif _is_list(ours) and _is_list(table):
         yield from _of_field(ours.value_field, table.value_field, f"{path}.element")
+    elif types.is_map(ours) and types.is_map(table):
+        yield from _of_type(ours.key_type, table.key_type, f"{path}.key")
+        yield from _of_field(ours.item_field, table.item_field, f"{path}.value")
     elif not _widens(ours, table):
         yield (
             f"column {path} is {table} in the table and {ours} in the messages: correct "
