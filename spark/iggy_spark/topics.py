@@ -26,6 +26,7 @@ class Topics:
         self._options = options
         self._clock = clock
         self._names = {str(name): name for name in options.selection.topics}
+        self._known = dict(self._names)  # also those that are gone
         self._found_s: float | None = None
         self._connections: dict[str, Connection] = {}
 
@@ -52,13 +53,13 @@ class Topics:
         Raises:
             BrokerRefused: no such topic.
         """
-        if topic not in self._names and topic.count("/") == 1:
+        if topic not in self._known and topic.count("/") == 1:
             return TopicName(*topic.split("/"))
-        if topic not in self._names:
+        if topic not in self._known:
             self._find()
-        if topic not in self._names:
+        if topic not in self._known:
             raise BrokerRefused(f"topic {topic} does not exist: was it deleted?")
-        return self._names[topic]
+        return self._known[topic]
 
     def connection(self, topic: str) -> Connection:
         """For questions about one of the topics."""
@@ -75,6 +76,7 @@ class Topics:
             if self._options.selection.matches(str(name))
         ]
         self._names = {str(name): name for name in distinct(matching, "subscribePattern")}
+        self._known |= self._names
 
     def _selected(self, state: TopicState) -> TopicState:
         reads = self._options.selection.reads

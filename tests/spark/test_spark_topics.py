@@ -207,6 +207,28 @@ def test_a_topic_that_is_gone_is_a_loss_of_a_pattern_and_an_error_of_a_name(
     assert caplog.text.count("the topic no longer exists") == 1
 
 
+def test_a_query_outlives_a_topic_of_a_pattern(
+    topic: "Topic", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "PATTERN_LOOK_S", 0.0)
+    topic.client.create_topic(topic.stream, "brief", 1)
+    replace(topic, name="brief").send(0, payloads(2))
+    topic.send(0, payloads(2))
+    ways = {"subscribePattern": f"{topic.stream}/.*", "consumerGroup": "g"}
+    source = reader(topic, **ways, failOnDataLoss="false")
+    end = everything(source)
+    source.commit(end)
+    topic.client.delete_topic(topic.stream, "brief")
+
+    after = source.latestOffset(end, ReadAllAvailable())
+    source.commit(end)  # as Spark does, one batch late
+    source.commit(after)
+
+    assert list(after["topics"]) == [f"{topic.stream}/orders"]
+    assert topic.stored("g", 0) == 1
+    source.stop()
+
+
 def test_each_topic_has_its_own_life(pair: tuple["Topic", "Topic"]) -> None:
     a, b = pair
     a.send(0, payloads(5))
