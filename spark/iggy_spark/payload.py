@@ -14,7 +14,7 @@ import msgspec
 
 from iggy_spark import schema
 from iggy_spark.errors import OptionError
-from iggy_spark.formats.base import Format
+from iggy_spark.formats.base import SCHEMA_BYTES_MAX, Format
 from iggy_spark.formats.files import Files
 
 if TYPE_CHECKING:
@@ -107,8 +107,10 @@ def parse_text(name: str, text: str) -> Any:
     """Transforms from an option's text, as JSON values.
 
     Raises:
-        OptionError: it is no JSON.
+        OptionError: it is no JSON, or too long.
     """
+    if len(text) > SCHEMA_BYTES_MAX:
+        raise OptionError(f"{name}: more than {SCHEMA_BYTES_MAX} characters")
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from iggy_spark import decode, payload, readers
+from iggy_spark import decode, options, payload, readers
 from iggy_spark.errors import BadPayload
-from iggy_spark.sinks.rows import table_fields
+from iggy_spark.fetch import RangeFetch
+from iggy_spark.offsets import OffsetRange, Offsets
+from iggy_spark.sinks.rows import portions, table_fields
 from message_columns import messages
 
 if TYPE_CHECKING:
@@ -88,6 +90,28 @@ def test_a_document_without_a_schema_is_text(topic: "Topic", source: "Source") -
     assert (rows[1]["value"], rows[1]["error"]["class"]) == (None, "SchemaMismatch")
     declared = payload.parse("json", None, names=payload.OPTION_NAMES)
     assert table_fields(declared)[0].name == "document"
+
+
+def test_a_sinks_rows_are_transformed_and_what_it_refuses_has_its_place(topic: "Topic") -> None:
+    topic.send(0, SENT)
+    found = options.parse(
+        topic.options(payloadFormat="json", payloadSchema="id INT", onDecodeError="keep",
+                      transforms=TRANSFORMS), mode="stream",
+    )  # fmt: skip
+    incarnation = Offsets.from_json(topic.at(0, 0)).incarnation
+    wanted = OffsetRange(incarnation, 0, 0, len(SENT))
+
+    (portion,) = portions(found, RangeFetch(found, wanted))
+
+    rows = portion.rows.select(["id", "iggy_partition_id", "iggy_offset"]).to_pylist()
+    assert rows == [
+        {"id": 1, "iggy_partition_id": 0, "iggy_offset": 0},
+        {"id": 5, "iggy_partition_id": 0, "iggy_offset": 4},
+    ]
+    assert portion.filtered == 1
+    assert [(bad.offset, bad.stage, bad.transform) for bad in portion.refusals] == [
+        (1, "transform", 1), (3, "decode", None),
+    ]  # fmt: skip
 
 
 # What producers do with a schema over time, and what becomes of it: nothing vanishes.
