@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from iggy_spark import starts, state
 from iggy_spark.errors import OffsetFormatError, OptionError
 from iggy_spark.offsets import Offsets, QueryOffsets, TopicState
+from iggy_spark.option_values import resource_name
 from iggy_spark.options import ReadOptions
 from iggy_spark.start_mark import SUFFIX, StartMark
 from iggy_spark.topics import Topics
@@ -28,6 +29,7 @@ class FirstStart:
         self._topics = topics
         moves, group = options.starting.moves, options.consumer_group
         self._marks = options.state_location is None and moves is not None and group is not None
+        self._mark_name = f"{group}{SUFFIX}"
         self._forgotten = not self._marks
         self._fresh = False  # written down by this very process
 
@@ -47,6 +49,7 @@ class FirstStart:
             self._fresh = moves is not None
             return state.write_initial(location, QueryOffsets.of(self._resolved()))
         if self._marks:
+            resource_name("consumerGroup, with .start behind it", self._mark_name)
             return QueryOffsets.of(self._at_broker())
         if moves is not None and not self._options.unsafe_moving_start:
             raise OptionError(
@@ -110,9 +113,8 @@ class FirstStart:
             self._fresh = True
             _log.warning(
                 "there is no stateLocation: until the first batch is done, the broker keeps the "
-                "start, as consumer %s%s",
-                self._options.consumer_group,
-                SUFFIX,
+                "start, as consumer %s",
+                self._mark_name,
             )
         return topics
 

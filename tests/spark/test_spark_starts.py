@@ -147,6 +147,10 @@ def test_a_start_that_moves_and_cannot_be_written_down_is_refused(topic: "Topic"
         OptionError, match=r"startingOffsets=latest needs stateLocation.*or consume"
     ):
         reader(topic, startingOffsets="latest").initialOffset()
+    with pytest.raises(
+        OptionError, match=r"consumerGroup, with \.start behind it=.*1 to 255 bytes"
+    ):
+        reader(topic, startingOffsets="latest", consumerGroup="g" * 255).initialOffset()
     with pytest.raises(OptionError, match="startingTimestamp, a time, needs stateLocation"):
         reader(topic, startingTimestamp="0").initialOffset()
 
