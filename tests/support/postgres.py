@@ -85,6 +85,17 @@ class Postgres:
         )  # fmt: skip
         return self
 
+    def secure(self, certificate: Path, key: Path) -> None:
+        """Speak TLS with this certificate, from the next start on."""
+        for name, path in (("ssl_cert_file", certificate), ("ssl_key_file", key)):
+            own = self.folder / path.name
+            shutil.copyfile(path, own)
+            own.chmod(0o600)
+            if self._user is not None:
+                shutil.chown(own, self._user)
+            self.settings[name] = str(own)
+        self.settings["ssl"] = "on"
+
     def start(self) -> Postgres:
         """Start, and return when it takes connections."""
         fixed = {
