@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import psycopg
-from psycopg import sql
 
 from iggy_spark import blocks, credentials
 from iggy_spark.errors import IggySparkError, OptionError, SinkError
@@ -159,7 +158,7 @@ class Database:
         def once() -> T:
             connection = self.connect()
             try:
-                connection.execute(_SETTINGS)
+                connection.execute(_settings().encode())
                 return work(connection)
             except psycopg.Error as error:
                 raise meaning(error) from error
@@ -169,12 +168,15 @@ class Database:
         return retry.call(once, what=f"jdbc.url: {self}")
 
 
-# Of the transaction, not of the session: a pooler in front gives sessions to others.
-_SETTINGS = sql.SQL(
-    "set local lock_timeout = '{lock}s'; set local statement_timeout = '{statement}s'; "
-    "set local idle_in_transaction_session_timeout = '{idle}s'; set local timezone = 'UTC'; "
-    "set constraints all immediate"  # else some would speak up at the commit, for whatever row
-).format(lock=sql.SQL(str(LOCK_S)), statement=sql.SQL(str(STATEMENT_S)), idle=sql.SQL(str(IDLE_S)))
+def _settings() -> str:
+    """Of the transaction, not of the session: a pooler in front gives sessions to others."""
+    return (
+        f"set local lock_timeout = '{LOCK_S}s'; set local statement_timeout = '{STATEMENT_S}s'; "
+        f"set local idle_in_transaction_session_timeout = '{IDLE_S}s'; "
+        "set local timezone = 'UTC'; "
+        "set constraints all immediate"  # else some speak up at the commit, for whatever row
+    )
+
 
 # A connection that fails has no SQLSTATE, so the server's words must do. Where it speaks another
 # language, a wrong login is taken for an outage, and told when the time for retries is over.
@@ -217,9 +219,9 @@ _OF_A_ROW = (
 )
 _OF_US = ("22P03", "22P04")  # COPY cannot read what we send, whatever the row holds
 _NAMED: Final = {
-    "55P03": f"lock_timeout: another transaction held a lock for {LOCK_S} s",
-    "57014": f"statement_timeout: a statement took {STATEMENT_S} s, or somebody cancelled it",
-    "25P03": f"idle_in_transaction_session_timeout: no rows came for {IDLE_S} s",
+    "55P03": "lock_timeout: another transaction holds a lock",
+    "57014": "statement_timeout: a statement took too long, or somebody cancelled it",
+    "25P03": "idle_in_transaction_session_timeout: no rows came for too long",
 }
 
 
