@@ -67,9 +67,7 @@ class FirstStart:
             OffsetFormatError: it was not there any more.
         """
         if self._fresh:
-            kept = (
-                self._options.state_location or f"consumer {self._options.consumer_group}{SUFFIX}"
-            )
+            kept = self._options.state_location or f"consumer {self._mark_name}"
             raise OffsetFormatError(
                 "the checkpoint's first batch is not done, and where it began is gone from "
                 f"{kept}: bring it back, or use a new checkpoint and say where to start"
