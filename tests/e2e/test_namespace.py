@@ -113,7 +113,8 @@ def test_with_the_operator_in_it_whose_leader_was_killed_before(
 def fill(kubectl: Kubectl, at: Kubectl, *, sinks: bool = False) -> None:
     """A stream, topics, users and maybe a sink, in the broker of a namespace, all to be deleted."""
     place = {"name": "main", "namespace": at.namespace}
-    name = kubectl.namespace[-9:]  # users of several namespaces are in one broker
+    # Users of several namespaces are in one broker: the number and the run, as in 3-bdee.
+    name = "-".join(kubectl.namespace.split("-")[-2:])
     sink = {"name": "tail", "type": "Console", "spark": small_driver()}
     shop = stream_in(at, "shop", deletionPolicy="Delete", streamName=f"shop-{name}")
     make(

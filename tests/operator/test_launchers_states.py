@@ -232,6 +232,20 @@ def test_pods_of_a_stream(value: dict[str, Any], phase: Phase, message: str) -> 
     assert found.driver_pod == "sink-0"
 
 
+def test_a_driver_that_never_began_has_not_ended() -> None:
+    """Its pod was deleted before, for a right image; seen on a busy node."""
+    unknown = {
+        "reason": "ContainerStatusUnknown",
+        "exitCode": 137,
+        "message": "The container could not be located when the pod was terminated",
+        "startedAt": None,
+    }
+    for part in ("state", "lastState"):
+        found = read_native(STATEFUL_SET, [pod({part: {"terminated": unknown}})])
+
+        assert (found.phase, found.message, found.exit_code) == (Phase.PENDING, "", None)
+
+
 def test_a_crash_keeps_its_exit_code_and_counts() -> None:
     crashed = pod({"state": {"running": {}}, "restartCount": 2,
                    "lastState": {"terminated": {"exitCode": 3}}})  # fmt: skip

@@ -14,7 +14,7 @@ from e2e_kubectl import Document, Kubectl
 
 FINDINGS = Path(__file__).parents[2] / "build" / "e2e"
 _NUMBERS = itertools.count(1)
-_NAME = re.compile(r"e2e-(?P<module>[a-z-]+)-\d+-[0-9a-f]+")
+_NAME = re.compile(r"e2e-(?P<module>[a-z0-9-]+)-\d+-[0-9a-f]+")
 
 
 class Namespaces:

@@ -249,7 +249,7 @@ def _pod_phase(pod: Mapping[str, Any]) -> Phase:
     state = container.get("state") or {}
     if "running" in state:
         return Phase.RUNNING
-    if "terminated" in state or (state.get("waiting") or {}).get("reason") == "CrashLoopBackOff":
+    if _end(state) or (state.get("waiting") or {}).get("reason") == "CrashLoopBackOff":
         # Zero of a StatefulSet's is started again as well: it is no end.
         return Phase.FAILING
     return Phase.PENDING
@@ -267,7 +267,7 @@ def pod_trouble(pod: Mapping[str, Any]) -> str:
     status = pod.get("status") or {}
     container = _container(status.get("containerStatuses") or ())
     state = container.get("state") or {}
-    last = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
+    last = _end(state) or _end(container.get("lastState") or {})
     if "running" not in state and last:
         return short(last.get("message") or f"the driver ended with code {last.get('exitCode')}")
     if waiting := state.get("waiting"):
@@ -295,8 +295,17 @@ def _last_words(statuses: Sequence[Mapping[str, Any]]) -> str:
 def _ended(statuses: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The driver's end, the last one; empty if it has not ended."""
     container = _container(statuses)
-    ends = ((container.get(part) or {}).get("terminated") for part in ("state", "lastState"))
+    ends = (_end(container.get(part) or {}) for part in ("state", "lastState"))
     return next((end for end in ends if end), {})
+
+
+def _end(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How a container ended; empty if it has not. Of one that never began, because its pod was
+    deleted first, Kubernetes says ContainerStatusUnknown and no start: that is no end.
+    """
+    end: Mapping[str, Any] = state.get("terminated") or {}
+    is_unknown = end.get("reason") == "ContainerStatusUnknown" and not end.get("startedAt")
+    return {} if is_unknown else end
 
 
 def short(text: str) -> str:
