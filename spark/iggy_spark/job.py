@@ -105,7 +105,12 @@ class Job:
         self._running = running
         self._raw = job_config.reader_options(config, environ)
         self._options = options.parse(self._raw, mode="stream")
-        self._sink = registry.build(config, show=reporter.show, retry=Retry(config.retry_policy))
+        self._sink = registry.build(
+            config,
+            show=reporter.show,
+            retry=Retry(config.retry_policy),
+            reach=self._options,
+        )
         self._metrics = JobMetrics(config.name)
         self._sign = Sign(config.alive_file, interval_ms=config.interval_ms)
 

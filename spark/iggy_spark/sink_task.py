@@ -53,7 +53,7 @@ class SinkReader(readers.IggyStreamReader):
         spans = json.loads(self._covered).get(str(partition.wanted.partition), [])
         covered = tuple((first, end) for first, end in spans)
         retry = Retry(config.retry_policy)
-        sink = registry.build(config, show=lambda line: None, retry=retry)
+        sink = registry.build(config, show=lambda line: None, retry=retry, reach=options)
         with driver_mark.of(config).writing(self._mark) as confirm:
             letters = DeadLetters.of(config, options)
             found = portions

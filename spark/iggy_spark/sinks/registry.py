@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from iggy_spark.connections import Reach
 from iggy_spark.errors import OptionError
 from iggy_spark.job_config import BLOCKS, JobConfig
 from iggy_spark.retry import Retry
@@ -15,14 +16,17 @@ from iggy_spark.sinks.base import Sink
 from iggy_spark.sinks.rows import table_fields
 
 
-def build(config: JobConfig, *, show: Callable[[str], Any], retry: Retry) -> Sink:
-    """The sink of a job. `show` takes a line for a person; tasks have nobody to show it to.
+def build(
+    config: JobConfig, *, show: Callable[[str], Any], retry: Retry, reach: Reach | None = None
+) -> Sink:
+    """The sink of a job. `show` takes a line for a person; tasks have nobody to show it to. `reach`
+    leads to the broker; without it settings are checked, and nothing can be sent there.
 
     Raises:
         OptionError: the sink's settings do not fit each other, or a library is missing.
     """
     try:
-        sink = _build(config, show, retry)
+        sink = _build(config, show, retry, reach)
     except ModuleNotFoundError as error:
         raise OptionError(
             f"sink.type: {config.sink.type} needs the Python package {error.name}: "
@@ -35,38 +39,47 @@ def build(config: JobConfig, *, show: Callable[[str], Any], retry: Retry) -> Sin
     return sink
 
 
-def _build(config: JobConfig, show: Callable[[str], Any], retry: Retry) -> Sink:
+def _build(
+    config: JobConfig, show: Callable[[str], Any], retry: Retry, reach: Reach | None
+) -> Sink:
     sink = config.sink
-    fields = table_fields(config.payload)
     match sink.type:
         case "Files":
             from iggy_spark.sinks.files import FilesSink
 
             assert sink.files is not None, "checked with the configuration"
             return FilesSink(sink.files, config.payload)
-        case "Iceberg":
-            from iggy_spark.sinks.iceberg import IcebergSink
-
-            assert sink.iceberg is not None, "checked with the configuration"
-            return IcebergSink(sink.iceberg, fields, name=config.name, retry=retry)
-        case "Delta":
-            from iggy_spark.sinks.delta import DeltaSink
-
-            assert sink.delta is not None, "checked with the configuration"
-            return DeltaSink(sink.delta, fields, name=config.name, retry=retry)
         case "Console":
             from iggy_spark.sinks.console import ConsoleSink
 
             return ConsoleSink(show)
-        case "Jdbc":
-            from iggy_spark.sinks.jdbc import JdbcSink
-
-            assert sink.jdbc is not None, "checked with the configuration"
-            return JdbcSink(sink.jdbc, fields, name=config.name, retry=retry)
+        case "Iceberg" | "Delta" | "Jdbc":
+            return _table(config, retry)
         case "Elasticsearch" | "Quickwit" | "Http":
             return _web_service(config, retry)
+        case "Iggy":
+            from iggy_spark.sinks.iggy import IggySink
+
+            assert sink.iggy is not None, "checked with the configuration"
+            return IggySink(sink.iggy, config, reach)
     known = ", ".join(BLOCKS)
     raise OptionError(f"sink.type: {sink.type} is not in this version, choose from {known}")
+
+
+def _table(config: JobConfig, retry: Retry) -> Sink:
+    sink, fields = config.sink, table_fields(config.payload)
+    if sink.iceberg is not None:
+        from iggy_spark.sinks.iceberg import IcebergSink
+
+        return IcebergSink(sink.iceberg, fields, name=config.name, retry=retry)
+    if sink.delta is not None:
+        from iggy_spark.sinks.delta import DeltaSink
+
+        return DeltaSink(sink.delta, fields, name=config.name, retry=retry)
+    from iggy_spark.sinks.jdbc import JdbcSink
+
+    assert sink.jdbc is not None, "checked with the configuration"
+    return JdbcSink(sink.jdbc, fields, name=config.name, retry=retry)
 
 
 def _web_service(config: JobConfig, retry: Retry) -> Sink:

@@ -1,0 +1,150 @@
+"""Copies of messages in another topic: with their bytes, headers and origin, at least once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from broker_process import BrokerProcess
+from iggy_client import Client
+from iggy_spark import connections, job_config, options
+from iggy_spark.errors import BrokerRefused, OptionError, SinkError
+from iggy_spark.messages import read_headers
+from iggy_spark.sinks.iggy import IggySink
+from iggy_wire import batch
+from iggy_wire.batch import Message
+from iggy_wire.options import Option, options_bytes
+from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy
+from sink_cases import SCHEMA, PlayedTask, portions, wanted
+from sink_contract import Row, SinkContract, Target
+from sink_jobs import Setup, documents
+
+if TYPE_CHECKING:
+    from conftest import Topic
+
+TRACE = options_bytes((Option.of("trace", "abc"),))
+
+
+def copies(client: Client, stream: str, topic: str, partition: int) -> list[Message]:
+    polled = client.poll(
+        stream,
+        topic,
+        partition,
+        consumer=Consumer.plain("reader"),
+        strategy=PollingStrategy.offset(0),
+        count=10_000,
+        auto_commit=False,
+    )
+    return list(batch.messages(polled.region))
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A topic beside the one that is read."""
+
+    topic: Topic
+
+    def sink(self, **more: Any) -> IggySink:
+        reach = options.parse(self.topic.options(retryTimeoutMs="5s"), mode="stream")
+        block = {"stream": self.topic.stream, "topic": "copy", **more}
+        value = {
+            "name": "shop/copy",
+            "broker": {"address": self.topic.address},
+            "stream": self.topic.stream,
+            "topic": self.topic.name,
+            "sink": {
+                "type": "Iggy",
+                "iggy": block,
+                "payload": {"format": "Json", "schema": SCHEMA},
+            },
+            "checkpoint": "/nowhere",
+        }
+        config = job_config.parse(msgspec.json.encode(value), name="test")
+        assert config.sink.iggy is not None
+        return IggySink(config.sink.iggy, config, reach)
+
+    def rows(self) -> list[Row]:
+        found = [
+            read_headers(memoryview(message.headers))
+            for partition in range(2)
+            for message in copies(self.topic.client, self.topic.stream, "copy", partition)
+        ]
+        places = ("partition", "offset")
+        return sorted(tuple(int(one[f"iggy.origin.{name}"]) for name in places) for one in found)  # type: ignore[misc]
+
+    def refusing(self) -> None:
+        return None
+
+    def away(self) -> None:
+        return None
+
+
+@pytest.fixture
+def copy(topic: Topic) -> Iterator[Copy]:
+    topic.client.create_topic(topic.stream, "copy", 2)
+    yield Copy(topic)
+    connections.close_all()
+
+
+class TestIggy(SinkContract):
+    @pytest.fixture
+    def target(self, copy: Copy) -> Target:
+        return copy
+
+
+def test_a_copy_goes_to_the_partition_of_the_same_number(copy: Copy) -> None:
+    span = wanted(0, 4, 1)
+    copy.sink().write_task(span, portions(span), PlayedTask())
+
+    found = copies(copy.topic.client, copy.topic.stream, "copy", 1)
+    assert [json.loads(message.payload)["number"] for message in found] == [0, 1, 2, 3]
+    assert "iggy_offset" not in json.loads(found[0].payload)
+    with pytest.raises(SinkError, match=r"partition 2 has none of its number .* has 2: add"):
+        beyond = wanted(0, 4, 2)
+        copy.sink().write_task(beyond, portions(beyond), PlayedTask())
+    copy.sink(partitioning="Balanced").write_task(beyond, portions(beyond), PlayedTask())
+
+
+def test_a_sink_does_not_read_what_it_writes(topic: Topic) -> None:
+    with pytest.raises(OptionError, match=r"iggy\.topic: .* is the topic that the sink reads"):
+        Copy(topic).sink(topic=topic.name)
+
+
+def test_a_missing_target_is_named(topic: Topic) -> None:
+    with pytest.raises(BrokerRefused, match=r"topic 'copy' in stream .* does not exist"):
+        Copy(topic).sink().check()
+
+
+def test_a_job_copies_bytes_and_headers(
+    spark: SparkSession, broker: BrokerProcess, topic: Topic, copy: Copy, tmp_path: Path
+) -> None:
+    payload = b"\xff\x00 raw"
+    sent = [Message(payload, id=9, headers=TRACE)]
+    topic.client.send(topic.stream, topic.name, Partitioning.partition(1), sent)
+    topic.send(0, documents(0, 20))
+    setup = Setup(topic, tmp_path, type="Iggy", payload={"format": "Raw"})
+    setup.value["sink"] |= {"iggy": {"stream": topic.stream, "topic": "copy"}}
+    del setup.value["sink"]["files"]
+
+    setup.run(spark)
+    setup.run(spark)
+
+    first = copies(topic.client, topic.stream, "copy", 0)
+    (other,) = copies(topic.client, topic.stream, "copy", 1)
+    assert [message.payload for message in first] == documents(0, 20)
+    assert other.payload == payload
+    headers = read_headers(memoryview(other.headers))
+    assert headers["trace"] == "abc"
+    assert headers["iggy.origin.id"] == f"{9:032x}"
+    assert (headers["iggy.origin.stream"], headers["iggy.origin.topic"]) == (
+        topic.stream,
+        topic.name,
+    )
+    assert topic.stored("lake", 0) == 19
