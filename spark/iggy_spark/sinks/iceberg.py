@@ -26,7 +26,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.utils.properties import property_as_bool
 
 from iggy_spark import blocks, schema
 from iggy_spark.errors import OptionError, SinkError
@@ -38,6 +37,7 @@ from iggy_spark.sinks.table_files import LocalFile, file_name
 from iggy_spark.sinks.table_place import LIVES_MAX, Part
 from iggy_spark.sinks.table_schema import check_partition_by
 
+FIRST_SEQUENCE_NUMBER: Final = 1  # of the first snapshot that a table ever had
 ANCESTORS_MAX: Final = 100_000  # snapshots that are looked through for this sink's newest
 
 Lives = dict[str, dict[int, int]]  # incarnation -> partition -> next offset, the newest life last
@@ -180,7 +180,7 @@ class IcebergSink:
         with table.transaction() as transaction:
             transaction.set_properties(offsets)
             made = transaction.update_snapshot(snapshot_properties=offsets, branch=MAIN_BRANCH)
-            with made.merge_append() if _merges(table) else made.fast_append() as append:
+            with made.merge_append() as append:
                 for entry in entries:
                     append.append_data_file(iceberg_files.data_file(entry))
 
@@ -194,15 +194,19 @@ def lives_of(metadata: TableMetadata, name: str) -> Lives:
     """
     snapshots = {item.snapshot_id: item for item in metadata.snapshots}
     at = metadata.refs[MAIN_BRANCH].snapshot_id if MAIN_BRANCH in metadata.refs else None
+    if at is None:
+        return {}  # no row is there
     for _ in range(ANCESTORS_MAX):
-        if at is None:
-            return {}
         snapshot = snapshots.get(at)
         if snapshot is None:
             break
         text = snapshot.summary.get(name) if snapshot.summary is not None else None
         if text is not None:
             return _from_text(text)
+        if snapshot.sequence_number == FIRST_SEQUENCE_NUMBER:
+            return {}
+        if snapshot.parent_snapshot_id is None:
+            break  # expired by PyIceberg, which unlinks the children
         at = snapshot.parent_snapshot_id
     return _from_text(metadata.properties.get(name, "{}"))
 
@@ -220,26 +224,21 @@ def _to_text(lives: Lives) -> str:
 
 
 def _make_light(table: Table) -> None:
-    """Leave out of what a commit is prepared from, which the catalog never sees:
+    """Change what a commit is prepared from, which the catalog never sees:
 
-    - PyIceberg's own attempts after a commit that failed: they would not read our offsets again.
-    - Snapshots that no branch or tag is at: PyIceberg copies all of them a dozen times.
+    - PyIceberg makes no attempts of its own after a commit that failed: they would not read our
+      offsets again.
+    - It has no snapshots but those of branches and tags: it copies all of them a dozen times.
+    - It joins small manifests. Without that a commit would list all that were made before it.
     """
     found = table.metadata
+    # As Iceberg has it where a table says nothing ("Write properties"); PyIceberg says false.
+    merges = {TableProperties.MANIFEST_MERGE_ENABLED: "true"}
     heads = {ref.snapshot_id for ref in found.refs.values()}
     table.metadata = found.model_copy(
         update={
-            "properties": found.properties | {TableProperties.COMMIT_NUM_RETRIES: "0"},
+            "properties": merges | found.properties | {TableProperties.COMMIT_NUM_RETRIES: "0"},
             "snapshots": [item for item in found.snapshots if item.snapshot_id in heads],
             "snapshot_log": [],
         }
-    )
-
-
-def _merges(table: Table) -> bool:
-    """Whether small manifests are joined: without that each commit would list all before it.
-    Iceberg says true where a table says nothing ("Write properties"), PyIceberg false.
-    """
-    return property_as_bool(
-        table.metadata.properties, TableProperties.MANIFEST_MERGE_ENABLED, default=True
     )

@@ -10,7 +10,7 @@ STRING, BINARY        string, binary
 DATE                  date
 TIMESTAMP             timestamptz
 TIMESTAMP_NTZ         timestamp
-ARRAY, STRUCT         list, struct
+ARRAY, MAP, STRUCT    list, map, struct
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ def _type(kind: schema.Type, numbers: Iterator[int]) -> iceberg.IcebergType:
         )
     if isinstance(kind, schema.Struct):
         return iceberg.StructType(*[_field(item, numbers) for item in kind.fields])
+    if isinstance(kind, schema.Map):
+        key, value = next(numbers), next(numbers)
+        inner = (_type(kind.key, numbers), _type(kind.value, numbers))
+        return iceberg.MapType(key, inner[0], value, inner[1], value_required=False)
     if pa.types.is_decimal(kind.arrow):
         return iceberg.DecimalType(kind.arrow.precision, kind.arrow.scale)
     return _TYPES[kind.ddl]

@@ -1,0 +1,507 @@
+"""What is special to the Iceberg sink: types, partitions, conflicts, and what offsets outlive."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg import exceptions
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import EqualTo, IsNull
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import (
+    BucketTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+)
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+
+import dying_driver
+from iceberg_tables import IcebergTables, bucket_tables, folder_tables, new_name
+from iggy_spark.errors import Fenced, OptionError, SinkError
+from iggy_spark.retry import Policy, Retry
+from iggy_spark.sinks import iceberg, iceberg_catalog, table_files
+from iggy_spark.sinks.base import Written
+from iggy_spark.sinks.iceberg import IcebergSink, lives_of
+from iggy_spark.sinks.rows import table_fields
+from object_store import ObjectStore
+from sink_cases import INCARNATION, PlayedTask, declare, portions, wanted
+from sink_contract import every
+
+KEY = "iggy.lake.offsets"
+
+
+class Case:
+    """A table of a test's own, and sinks that write it."""
+
+    def __init__(self, tables: IcebergTables, schema: str | None = None) -> None:
+        self.tables = tables
+        self.name = new_name()
+        self.payload = declare() if schema is None else declare(text=schema)
+
+    def sink(self, name: str = "lake", **block: Any) -> IcebergSink:
+        retry = Retry(Policy(timeout_s=5, initial_s=0.01, max_s=0.1))
+        made = self.tables.block(self.name, **block)
+        return IcebergSink(made, table_fields(self.payload), name=name, retry=retry)
+
+    def write(
+        self,
+        first: int,
+        end: int,
+        *,
+        made: Callable[[int], bytes] | None = None,
+        sink: IcebergSink | None = None,
+        **block: Any,
+    ) -> list[Written]:
+        """One batch of one partition."""
+        chosen = sink or self.sink(**block)
+        chosen.check()
+        results = [self.task(chosen, first, end, made=made)]
+        chosen.commit(results)
+        return results
+
+    def task(
+        self,
+        sink: IcebergSink,
+        first: int,
+        end: int,
+        *,
+        made: Callable[[int], bytes] | None = None,
+    ) -> Written:
+        """What a task of a batch does."""
+        span = wanted(first, end)
+        more = {} if made is None else {"made": made}
+        found = portions(span, payload=self.payload, **more)
+        return sink.write_task(span, found, PlayedTask())
+
+    def rows(self) -> list[tuple[int, int]]:
+        return self.tables.rows(self.name)
+
+    def held(self, name: str = "lake") -> dict[int, int]:
+        """Next offsets, as the table tells them."""
+        found = lives_of(self.tables.table(self.name).metadata, f"iggy.{name}.offsets")
+        return found.get(INCARNATION, {})
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(folder_tables(tmp_path))
+
+
+TYPES = (
+    "n BIGINT NOT NULL, small SMALLINT, ok BOOLEAN, f FLOAT, d DOUBLE, amount DECIMAL(18,2), "
+    "big DECIMAL(38,9), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, note STRING, "
+    "tags ARRAY<STRING>, who STRUCT<name: STRING, age: INT>, counts MAP<STRING, INT>, `a b.c` STRING"
+)
+
+
+def typed(number: int) -> bytes:
+    if number % 2:
+        return json.dumps({"n": number}).encode()
+    value = {
+        "n": number, "small": -7, "ok": True, "f": 0.5, "d": -0.25, "amount": "12345.67",
+        "big": "1234567890.123456789", "day": "2026-03-29",
+        "at": "2026-03-29T02:30:00.000001+02:00", "local": "2026-03-29T02:30:00.5",
+        "note": "\u00e9", "tags": ["a", None], "counts": {"x": 1, "y": None},
+        "who": {"name": "x", "age": 3}, "a b.c": "dots",
+    }  # fmt: skip
+    return json.dumps(value).encode()
+
+
+def test_every_type_comes_back(tmp_path: Path) -> None:
+    case = Case(folder_tables(tmp_path), TYPES)
+
+    case.write(0, 2, made=typed)
+
+    found = case.tables.read(case.name).sort_by("n").to_pylist()
+    assert found[0] | {"iggy_timestamp": None} == {
+        "n": 0, "small": -7, "ok": True, "f": 0.5, "d": -0.25, "amount": Decimal("12345.67"),
+        "big": Decimal("1234567890.123456789"), "day": date(2026, 3, 29),
+        "at": datetime(2026, 3, 29, 0, 30, 0, 1, tzinfo=UTC),
+        "local": datetime.fromisoformat("2026-03-29T02:30:00.5"), "note": "\u00e9",
+        "tags": ["a", None], "counts": [("x", 1), ("y", None)],
+        "who": {"name": "x", "age": 3}, "a b.c": "dots",
+        "iggy_partition_id": 0, "iggy_offset": 0, "iggy_timestamp": None,
+    }  # fmt: skip
+    assert [found[1][name] for name in ("small", "amount", "at", "tags", "who")] == [None] * 5
+    assert found[0]["iggy_timestamp"] == datetime(2026, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+
+
+def test_files_have_the_tables_field_ids_and_small_decimals_are_integers(tmp_path: Path) -> None:
+    case = Case(folder_tables(tmp_path), TYPES)
+    case.write(0, 2, made=typed)
+
+    (path,) = tmp_path.rglob("data/**/*.parquet")
+    file = pq.ParquetFile(path)
+
+    schema = case.tables.table(case.name).schema()
+    for name, in_file in (("amount", "amount"), ("a b.c", "a_x20b_x2Ec")):
+        number = file.schema_arrow.field(in_file).metadata[b"PARQUET:field_id"]
+        assert int(number) == schema.find_field(name).field_id
+    physical = {
+        file.schema.column(at).name: file.schema.column(at).physical_type for at in range(8)
+    }
+    assert (physical["amount"], physical["big"]) == ("INT64", "FIXED_LEN_BYTE_ARRAY")
+
+
+ODD = ["a/b=c%d", "", " \u00fc\n", "x" * 300, None, "__HIVE_DEFAULT_PARTITION__"]
+
+
+def odd(number: int) -> bytes:
+    return json.dumps({"number": number, "customer": ODD[number % len(ODD)]}).encode()
+
+
+def test_partitions_of_odd_values_are_found(case: Case) -> None:
+    case.write(0, 12, made=odd, partition_by=["customer", "iggy_date"])
+
+    table = case.tables.table(case.name)
+    for at, value in enumerate(ODD):
+        rule = IsNull("customer") if value is None else EqualTo("customer", value)
+        scan = table.scan(row_filter=rule)
+        assert len(list(scan.plan_files())) == 1
+        assert sorted(scan.to_arrow().column("number").to_pylist()) == [at, at + 6]
+    partitions = table.inspect.partitions().column("partition").to_pylist()
+    assert {part["iggy_date"] for part in partitions} == {date(2026, 12, 31)}
+
+
+def foreign(tables: IcebergTables, name: str, *fields: PartitionField) -> None:
+    """A table that somebody else has made, with columns in another order and one more."""
+    schema = Schema(
+        NestedField(1, "extra", StringType()),
+        NestedField(2, "iggy_offset", LongType(), required=True),
+        NestedField(3, "customer", StringType()),
+        NestedField(4, "number", LongType()),
+        NestedField(5, "at", TimestamptzType()),
+        NestedField(6, "iggy_partition_id", LongType()),
+        NestedField(7, "iggy_timestamp", TimestamptzType()),
+    )
+    with tables.opened() as catalog:
+        catalog.create_namespace_if_not_exists("shop")
+        catalog.create_table(
+            name,
+            schema,
+            partition_spec=PartitionSpec(*fields),
+            sort_order=SortOrder(SortField(4, IdentityTransform())),
+        )
+
+
+FOREIGN = "number BIGINT NOT NULL, customer STRING, at TIMESTAMP"
+
+
+def dated(number: int) -> bytes:
+    at = f"2026-{number % 3 + 1:02d}-01T0{number % 2}:30:00Z"
+    return json.dumps({"number": number, "customer": f"c{number}", "at": at}).encode()
+
+
+def test_a_table_with_partitions_of_others_is_written(tmp_path: Path) -> None:
+    case = Case(folder_tables(tmp_path), FOREIGN)
+    foreign(
+        case.tables,
+        case.name,
+        PartitionField(4, 1000, BucketTransform(4), "number_bucket"),
+        PartitionField(3, 1001, TruncateTransform(1), "customer_trunc"),
+        PartitionField(5, 1002, MonthTransform(), "at_month"),
+        PartitionField(5, 1003, HourTransform(), "at_hour"),
+        PartitionField(1, 1004, IdentityTransform(), "extra"),
+    )
+
+    case.write(0, 12, made=dated)
+
+    assert case.rows() == every(0, 0, 12)
+    table = case.tables.table(case.name)
+    for number in range(12):
+        found = table.scan(row_filter=EqualTo("number", number)).to_arrow().to_pylist()
+        assert [row["customer"] for row in found] == [f"c{number}"]
+    march = table.scan(row_filter="at >= '2026-03-01T00:00:00+00:00'").to_arrow()
+    assert sorted(march.column("number").to_pylist()) == [2, 5, 8, 11]
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("number BIGINT NOT NULL, more STRING", "the table has no column more: add one of type"),
+        (
+            "number STRING NOT NULL, customer STRING",
+            "column number is int64 in the table and string",
+        ),
+        ("number INT NOT NULL, at TIMESTAMP_NTZ", "column at is timestamp"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(tmp_path: Path, schema: str, told: str) -> None:
+    case = Case(folder_tables(tmp_path), schema)
+    foreign(case.tables, case.name)
+
+    with pytest.raises(OptionError, match=rf"iceberg\.table: shop\.orders\d+: {told}"):
+        case.sink().check()
+
+
+def test_what_a_table_needs_must_be_there(tmp_path: Path) -> None:
+    Case(folder_tables(tmp_path)).write(0, 1)
+    case = Case(folder_tables(tmp_path), "month INT")
+    case.write(0, 1)
+    with case.tables.opened() as catalog:
+        table = catalog.load_table(case.name)
+        with table.update_schema(allow_incompatible_changes=True) as update:
+            update.make_column_optional("iggy_offset")
+            update.add_column("must", StringType(), required=True, default_value="x")
+
+    with pytest.raises(OptionError, match="column must must not be null"):
+        case.sink().check()
+
+
+def test_a_missing_table_is_named(case: Case) -> None:
+    with pytest.raises(OptionError, match=r"does not exist: make it, or set iceberg\.createTable"):
+        case.sink(create_table=False).check()
+
+
+def test_a_batch_without_rows_moves_the_offsets(case: Case) -> None:
+    sink = case.sink()
+    sink.check()
+    span = wanted(0, 6)
+
+    sink.commit([sink.write_task(span, (), PlayedTask())])
+
+    assert case.held() == {0: 6}
+    assert case.rows() == []
+    assert len(case.tables.table(case.name).snapshots()) == 1
+
+
+def test_offsets_outlive_the_snapshots_of_the_sink(case: Case) -> None:
+    case.write(0, 6)
+    table = case.tables.table(case.name)
+    row = table.scan().to_arrow().slice(0, 1)
+    table.append(row)  # another writer
+    table.append(row)
+    older = [item.snapshot_id for item in table.snapshots()][:-1]
+    with case.tables.opened() as catalog:
+        catalog.load_table(case.name).maintenance.expire_snapshots().by_ids(older).commit()
+
+    assert KEY not in case.tables.table(case.name).snapshots()[0].summary.additional_properties
+    assert case.held() == {0: 6}
+    assert case.sink().prepare(INCARNATION) == {0: ((0, 6),)}
+
+
+def test_a_table_that_was_taken_back_is_filled_again(case: Case) -> None:
+    case.write(0, 6)
+    first = case.tables.table(case.name).current_snapshot()
+    assert first is not None
+    case.write(6, 9)
+    with case.tables.opened() as catalog:
+        table = catalog.load_table(case.name)
+        table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+
+    assert case.held() == {0: 6}
+
+
+def test_a_table_that_was_taken_back_to_before_the_sink_holds_nothing(case: Case) -> None:
+    case.sink().check()
+    table = case.tables.table(case.name)
+    table.append(table.schema().as_arrow().empty_table())
+    first = table.current_snapshot()
+    assert first is not None
+    case.write(0, 6)
+    with case.tables.opened() as catalog:
+        table = catalog.load_table(case.name)
+        table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+
+    assert case.held() == {}
+
+
+class Meanwhile:
+    """Does something in the middle of the next commit, after the sink has read the table."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+        self.works = [work]
+        real = iceberg._make_light
+
+        def between(table: Table) -> None:
+            while self.works:
+                self.works.pop()()
+            real(table)
+
+        patch.setattr(iceberg, "_make_light", between)
+
+
+def test_another_writer_meanwhile_is_no_harm(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.write(0, 3)
+    row = case.tables.read(case.name).slice(0, 1)
+    Meanwhile(monkeypatch, lambda: case.tables.table(case.name).append(row))
+
+    case.write(3, 6)
+
+    assert case.rows() == sorted([*every(0, 0, 6), (0, 0)])
+    assert case.held() == {0: 6}
+
+
+def test_two_sinks_share_a_table(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = case.sink("other")
+    Meanwhile(monkeypatch, lambda: case.write(0, 4, sink=other))
+
+    case.write(0, 6)
+
+    assert case.rows() == sorted(every(0, 0, 6) + every(0, 0, 4))
+    assert (case.held(), case.held("other")) == ({0: 6}, {0: 4})
+
+
+def test_a_second_driver_with_the_same_batch_adds_nothing(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Meanwhile(monkeypatch, lambda: case.write(0, 6))
+
+    case.write(0, 6)
+
+    assert case.rows() == every(0, 0, 6)
+    assert len(case.tables.table(case.name).snapshots()) == 1
+
+
+def test_a_second_driver_with_another_plan_stops(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Meanwhile(monkeypatch, lambda: case.write(0, 4))
+
+    with pytest.raises(Fenced, match=r"partition 0 up to offset 3, inside 0.5"):
+        case.write(0, 6)
+
+    assert case.rows() == every(0, 0, 4)
+
+
+def test_an_older_driver_cannot_take_offsets_back(case: Case) -> None:
+    old = case.sink()
+    old.check()
+    results = [case.task(old, 0, 6)]
+    case.write(0, 6)
+    case.write(6, 9)
+
+    old.commit(results)
+
+    assert case.held() == {0: 9}
+    assert case.rows() == every(0, 0, 9)
+
+
+@pytest.mark.parametrize("error", [exceptions.CommitStateUnknownException, ConnectionError])
+def test_a_commit_whose_answer_is_lost_is_not_made_twice(
+    case: Case, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    real = SqlCatalog.commit_table
+    lost = [error("no answer")]
+
+    def answer(self: SqlCatalog, *args: Any) -> Any:
+        done = real(self, *args)
+        if lost:
+            raise lost.pop()
+        return done
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", answer)
+
+    case.write(0, 6)
+
+    assert (lost, case.rows()) == ([], every(0, 0, 6))
+
+
+def test_partitions_that_change_meanwhile_stop_the_batch(case: Case) -> None:
+    sink = case.sink()
+    sink.check()
+    results = [case.task(sink, 0, 6)]
+    with case.tables.opened() as catalog, catalog.load_table(case.name).update_spec() as update:
+        update.add_identity("month")
+
+    with pytest.raises(SinkError, match="its partitions were changed while a batch was written"):
+        sink.commit(results)
+
+    case.write(0, 6)
+    assert case.rows() == every(0, 0, 6)
+
+
+@pytest.mark.parametrize("dies", ["files", "between", "after"])
+def test_a_driver_that_is_killed_makes_no_double_and_no_gap(
+    store: ObjectStore, tmp_path: Path, dies: str
+) -> None:
+    case = Case(bucket_tables(store, tmp_path))
+    block = case.tables.settings(case.name, partitionBy=["month"])
+    case.write(0, 2, partition_by=["month"])
+
+    assert dying_driver.run("Iceberg", block, first=2, end=8, dies=dies) == -signal.SIGKILL
+    assert case.rows() == every(0, 0, 8 if dies == "after" else 2)
+    assert dying_driver.run("Iceberg", block, first=2, end=11, dies="never") == 0
+
+    assert case.rows() == every(0, 0, 11)
+    files = case.tables.table(case.name).inspect.data_files().column("file_path").to_pylist()
+    assert len(files) == len(set(files))
+
+
+def test_secrets_stay_out_of_messages(tmp_path: Path) -> None:
+    login = tmp_path / "login"
+    login.mkdir()
+    (login / "uri").write_text(f"sqlite:////{tmp_path}/none/sesame/x.db\n")
+    (login / "..data").mkdir()
+    tables = IcebergTables({"type": "sql", "s3.secret-access-key": "pass-word"}, login)
+
+    with pytest.raises(SinkError, match=r"iceberg\.table: shop\.\w+:") as caught:
+        Case(tables).sink().check()
+
+    assert "sesame" not in str(caught.value)
+    text = iceberg_catalog.without_secrets(
+        "key pass-word\n of rest", {"k": "pass-word", "type": "rest"}
+    )
+    assert text == "key <k> of rest"
+
+
+def test_many_partitions_of_a_range_close_files_and_go_on(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_files, "OPEN_FILES_MAX", 2)
+    monkeypatch.setattr(table_files, "BUFFERED_BYTES_MAX", 0)
+
+    case.write(0, 24, partition_by=["month"])
+    monkeypatch.setattr(table_files, "FILES_MAX", 3)
+    with pytest.raises(SinkError, match="partition the table by a coarser column"):
+        case.write(24, 48)
+
+    assert case.rows() == every(0, 0, 24)
+
+
+BATCHES = 150
+SHARE = BATCHES // 5
+
+
+def test_commits_stay_quick(case: Case) -> None:
+    """A commit reads and writes the list of all snapshots: that grows, and nothing else does."""
+    sink = case.sink()
+    sink.check()
+    took_s = []
+    for number in range(BATCHES):
+        results = [case.task(sink, number, number + 1)]
+        began = time.process_time()
+        sink.commit(results)
+        took_s.append(time.process_time() - began)
+
+    table = case.tables.table(case.name)
+    head = table.current_snapshot()
+    assert head is not None
+    assert len(head.manifests(table.io)) <= 100 + 1  # commit.manifest.min-count-to-merge
+    assert median(took_s[-SHARE:]) < 4 * median(took_s[:SHARE])
+    assert len(case.rows()) == BATCHES
+
+
+def test_the_files_of_a_range_say_what_they_were_for(tmp_path: Path, case: Case) -> None:
+    case.write(0, 6)
+
+    (path,) = tmp_path.rglob("data/**/*.parquet")
+    assert path.name.startswith(f"{INCARNATION}-p00000-{0:020d}-{5:020d}-0-")
+    assert pq.read_table(path).num_rows == 6
+    assert isinstance(pq.read_schema(path).field("month").type, pa.DataType)
