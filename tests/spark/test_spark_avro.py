@@ -9,6 +9,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from iggy_spark import decode, payload, schema
 from iggy_spark.errors import OptionError
@@ -247,3 +249,16 @@ def test_without_declared_columns_those_of_the_schema_stay() -> None:
 
     assert (bad.stage, bad.kind) == ("decode", "SchemaMismatch")
     assert "`id`" in bad.message
+
+
+@settings(max_examples=100)
+@given(st.lists(st.binary(max_size=80), max_size=3), st.integers(0, 90), st.binary(max_size=3))
+def test_any_bytes_are_a_row_or_a_reason(data: list[bytes], at: int, other: bytes) -> None:
+    good = encoded(EVERY, VALUE)
+    damaged = good[:at] + other + good[at + len(other) :]
+
+    for framing in ("auto", "none"):
+        found = decoded(declare({**EVERY, "iggy.framing": framing}), *data, damaged, good)
+        assert len(found.values) + len(found.rejected) == len(data) + 2
+        assert all(bad.message for bad in found.rejected)
+        assert found.values[-1].as_py()["id"] == VALUE["id"]

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from grpc_tools import protoc
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from iggy_spark import decode, payload, schema
 from iggy_spark.errors import OptionError
@@ -309,3 +311,22 @@ def test_avro_in_a_field_is_converted_both_ways() -> None:
     (bad,) = found.rejected
     assert (bad.stage, bad.transform) == ("transform", 0)
     assert bad.message.startswith("place: ")
+
+
+@settings(max_examples=100)
+@given(
+    data=st.lists(st.binary(max_size=60), max_size=3),
+    at=st.integers(0, 200),
+    other=st.binary(max_size=3),
+)
+def test_any_bytes_are_a_row_or_a_reason(
+    descriptors: str, encode: Encode, data: list[bytes], at: int, other: bytes
+) -> None:
+    good = encode("shop.Order", ORDER)
+    damaged = good[:at] + other + good[at + len(other) :]
+
+    found = decoded(declare(f"{descriptors} shop.Order"), *data, damaged, good)
+
+    assert len(found.values) + len(found.rejected) == len(data) + 2
+    assert all(bad.message for bad in found.rejected)
+    assert found.values[-1].as_py()["note"] == "n"
