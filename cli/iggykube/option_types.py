@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
@@ -44,7 +44,13 @@ class Position:
     value: int = 0
 
 
-class Parsed(click.ParamType):
+if TYPE_CHECKING:  # generic since click 8.5, and no class of older ones can be subscripted
+    Base = click.ParamType[Any]
+else:
+    Base = click.ParamType
+
+
+class Parsed(Base):
     """A value that a function makes of the text. Its ValueError says what would be right."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:

@@ -74,7 +74,8 @@ def narrow(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
 
 def _narrowed(bounds: Bounds, item: Filter) -> Bounds | None:
     """None if this filter is not understood."""
-    column, value = getattr(item, "attribute", None), getattr(item, "value", None)
+    column: Any = getattr(item, "attribute", None)
+    value: Any = getattr(item, "value", None)
     if column not in (("partition",), ("offset",), ("timestamp",)):
         return None
     if isinstance(item, IsNotNull):

@@ -55,7 +55,7 @@ class Mounted:
         """What a Secret with these keys is missing, in words; empty if nothing is."""
         if not self.rows:
             return "" if keys else "any key"
-        if any(keys.issuperset(row) for row in self.rows):
+        if any(keys >= set(row) for row in self.rows):
             return ""
         if len(self.rows) == 1:
             return _named([key for key in self.rows[0] if key not in keys])

@@ -137,7 +137,7 @@ class AvroFormat:
         left = len(data) - source.tell()
         if left:
             raise Unreadable("MalformedAvro", f"{left} bytes are left behind the record")
-        return found  # type: ignore[no-any-return,return-value]
+        return found  # type: ignore[return-value]
 
     def check_writable(self) -> None:
         """See whether `write` can be used.

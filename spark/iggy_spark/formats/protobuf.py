@@ -94,7 +94,8 @@ class ProtobufFormat:
         """A JSON document, by Protobuf's own mapping of JSON, as a message."""
         try:
             made = json_format.ParseDict(_plain(document), self._class())
-            return made.SerializeToString(deterministic=True)
+            data: bytes = made.SerializeToString(deterministic=True)
+            return data
         except (json_format.Error, ValueError, TypeError, RecursionError) as error:
             raise Unreadable("SchemaMismatch", str(error)) from error
 
