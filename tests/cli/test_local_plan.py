@@ -76,6 +76,7 @@ def test_logins_of_targets_are_folders_and_the_job_takes_the_rest(
     block |= {"path": "lake/orders"} if kind == "Delta" else {}
     spec = {"topicRef": {"name": "orders"}, "type": kind, kind.lower(): block}
     spec["checkpoint"] = {"volume": {}}
+    spec["payload"] = {"format": "Json", "schema": "id BIGINT NOT NULL, day DATE"}
     own = HEAD % ("IggySink", "x", json.dumps(spec))
     keys = ("username", "password", "clientId", "clientSecret", "token", "ca.crt")
     values = dict.fromkeys(keys, "x")

@@ -5,16 +5,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from iggy_spark import job_config
 from iggy_spark.errors import OptionError
 from iggy_spark.retry import Retry
 from iggy_spark.sinks import registry
 
-# How the job names a field of the sink, at the beginning of what it says.
+# How the job names a field, at the beginning of what it says: its sinks without `sink.`.
 _FIELD: Final = re.compile(
-    r"sink\.(?P<field>[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)(?P<rest>.*)", re.DOTALL
+    r"(?:sink\.)?(?P<field>[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)(?P<rest>.*)", re.DOTALL
 )
+_FIELDS: Final = frozenset(item.encode_name for item in structs.fields(job_config.SinkSpec))
 
 
 def refusal(job: Mapping[str, Any], *, runs_here: bool) -> tuple[str, str] | None:
@@ -33,6 +35,6 @@ def refusal(job: Mapping[str, Any], *, runs_here: bool) -> tuple[str, str] | Non
 
 def _told(text: str) -> tuple[str, str]:
     match = _FIELD.fullmatch(text)
-    if match is None:
+    if match is None or match["field"].partition(".")[0] not in _FIELDS:
         return "", text
     return match["field"], match["rest"].removeprefix(":").strip()
