@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from iggy_spark.options import ReadOptions
 from iggy_wire.kernel import Columns
 
 ID_BYTES = 16
+CONSTANTS_MAX = 8  # columns of one value that are used again: most batches have the same length
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 ERROR = pa.struct([("stage", pa.string()), ("class", pa.string()), ("message", pa.string())])
 ERROR_DDL = "STRUCT<stage: STRING, class: STRING, message: STRING>"
@@ -53,14 +55,19 @@ def metadata_column(
     name: str, columns: Columns, *, options: ReadOptions, partition: int
 ) -> pa.Array:
     """One of the columns that need no decoding, `payload` included."""
-    constants = {
-        "stream": pa.scalar(options.stream),
-        "topic": pa.scalar(options.topic),
-        "partition": pa.scalar(partition, pa.int32()),
-    }
-    if name in constants:
-        return pa.repeat(constants[name], columns.count)
+    if name == "stream":
+        return _repeated(options.stream, columns.count)
+    if name == "topic":
+        return _repeated(options.topic, columns.count)
+    if name == "partition":
+        return _repeated(partition, columns.count)
     return _FROM_COLUMNS[name](columns)
+
+
+@lru_cache(CONSTANTS_MAX)
+def _repeated(value: str | int, count: int) -> pa.Array:
+    kind = pa.string() if isinstance(value, str) else pa.int32()
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 def payloads(columns: Columns) -> pa.Array:
@@ -95,7 +102,7 @@ _FROM_COLUMNS: dict[str, Callable[[Columns], pa.Array]] = {
 
 def pieces(batch: pa.RecordBatch, bytes_target: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of equal numbers of rows and about `bytes_target`."""
-    count = max(1, round(batch.nbytes / bytes_target))
+    count = max(1, round(batch.get_total_buffer_size() / bytes_target))
     rows = -(-batch.num_rows // count) or 1
     for first in range(0, batch.num_rows, rows):
         yield batch.slice(first, rows)
