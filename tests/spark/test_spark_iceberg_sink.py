@@ -6,8 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,6 +41,7 @@ from iggy_spark.sinks.rows import table_fields
 from object_store import ObjectStore
 from sink_cases import INCARNATION, PlayedTask, declare, portions, wanted
 from sink_contract import every
+from table_messages import NULLABLE, ODD, TYPES, odd, typed, wanted_row
 
 KEY = "iggy.lake.offsets"
 
@@ -103,43 +103,14 @@ def case(tmp_path: Path) -> Case:
     return Case(folder_tables(tmp_path))
 
 
-TYPES = (
-    "n BIGINT NOT NULL, small SMALLINT, ok BOOLEAN, f FLOAT, d DOUBLE, amount DECIMAL(18,2), "
-    "big DECIMAL(38,9), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, note STRING, "
-    "tags ARRAY<STRING>, who STRUCT<name: STRING, age: INT>, counts MAP<STRING, INT>, `a b.c` STRING"
-)
-
-
-def typed(number: int) -> bytes:
-    if number % 2:
-        return json.dumps({"n": number}).encode()
-    value = {
-        "n": number, "small": -7, "ok": True, "f": 0.5, "d": -0.25, "amount": "12345.67",
-        "big": "1234567890.123456789", "day": "2026-03-29",
-        "at": "2026-03-29T02:30:00.000001+02:00", "local": "2026-03-29T02:30:00.5",
-        "note": "\u00e9", "tags": ["a", None], "counts": {"x": 1, "y": None},
-        "who": {"name": "x", "age": 3}, "a b.c": "dots",
-    }  # fmt: skip
-    return json.dumps(value).encode()
-
-
 def test_every_type_comes_back(tmp_path: Path) -> None:
     case = Case(folder_tables(tmp_path), TYPES)
 
     case.write(0, 2, made=typed)
 
     found = case.tables.read(case.name).sort_by("n").to_pylist()
-    assert found[0] | {"iggy_timestamp": None} == {
-        "n": 0, "small": -7, "ok": True, "f": 0.5, "d": -0.25, "amount": Decimal("12345.67"),
-        "big": Decimal("1234567890.123456789"), "day": date(2026, 3, 29),
-        "at": datetime(2026, 3, 29, 0, 30, 0, 1, tzinfo=UTC),
-        "local": datetime.fromisoformat("2026-03-29T02:30:00.5"), "note": "\u00e9",
-        "tags": ["a", None], "counts": [("x", 1), ("y", None)],
-        "who": {"name": "x", "age": 3}, "a b.c": "dots",
-        "iggy_partition_id": 0, "iggy_offset": 0, "iggy_timestamp": None,
-    }  # fmt: skip
-    assert [found[1][name] for name in ("small", "amount", "at", "tags", "who")] == [None] * 5
-    assert found[0]["iggy_timestamp"] == datetime(2026, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    assert found[0] == wanted_row()
+    assert [found[1][name] for name in NULLABLE] == [None] * len(NULLABLE)
 
 
 def test_files_have_the_tables_field_ids_and_small_decimals_are_integers(tmp_path: Path) -> None:
@@ -157,13 +128,6 @@ def test_files_have_the_tables_field_ids_and_small_decimals_are_integers(tmp_pat
         file.schema.column(at).name: file.schema.column(at).physical_type for at in range(8)
     }
     assert (physical["amount"], physical["big"]) == ("INT64", "FIXED_LEN_BYTE_ARRAY")
-
-
-ODD = ["a/b=c%d", "", " \u00fc\n", "x" * 300, None, "__HIVE_DEFAULT_PARTITION__"]
-
-
-def odd(number: int) -> bytes:
-    return json.dumps({"number": number, "customer": ODD[number % len(ODD)]}).encode()
 
 
 def test_partitions_of_odd_values_are_found(case: Case) -> None:
