@@ -78,6 +78,8 @@ ANNOTATIONS: Final = (
          "does"),
     Word("restart-at", ("IggyBroker", "IggySink"), "A time, or any text: one restart for each new "
          "value, which takes over everything that waits"),
+    Word("redrive", ("IggySink",), "A time, or any text: for each new value the job is restarted "
+         "and writes its dead letters again; leave it, since a removal restarts the job, too"),
     Word("rotate-password-at", ("IggyUser", "IggyBroker"), "A time such as "
          "`2026-05-01T12:00:00Z`: a new generated password once that time has come"),
     Word("acknowledge-recreation", ("IggyTopic",), "The incarnation that the message of "

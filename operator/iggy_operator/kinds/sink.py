@@ -243,6 +243,7 @@ def _job(world: World, entry: Entry, sink: Sink, place: _Place) -> SinkJob:
         source=source,
         release=world.product,
         restart_at=annotation(entry.value, "restart-at"),
+        redrive=annotation(entry.value, "redrive"),
         takes_new_topic=_is_acknowledged(place),
     )
     return replace(job, source=replace(source, secret=_secret_name(world, job)))

@@ -37,6 +37,8 @@ JOB_FILE: Final = "sink.json"
 CHECKPOINT_PATH: Final = "/checkpoint"
 LOGIN_FOLDER: Final = "/etc/iggy"
 ALIVE_FILE: Final = "/tmp/iggy-sink-alive.json"
+METRICS_PORT: Final = 9464
+REQUEST_CHARACTERS_MAX: Final = 1024  # of the annotation, as the job's file takes them
 PROGRAM_IN_IMAGE: Final = "local:///"
 """How the address of a program begins that lies in the image, or on a volume."""
 
@@ -71,6 +73,8 @@ class SinkJob:
     release: Release
     restart_at: str = ""
     """The annotation with which somebody asks for a restart."""
+    redrive: str = ""
+    """The annotation with which somebody asks for dead letters to be written again."""
     takes_new_topic: bool = False
     """Somebody knows that the topic is another one: the next start begins with it."""
 
@@ -163,6 +167,7 @@ def asked(job: SinkJob, launcher: str) -> object:
         "source": [source.address, source.stream, source.topic, source.secret],
         "checkpoint": job.claim if job.location is None else _place(job, node),
         "launcher": launcher,
+        **({"redrive": job.redrive} if job.redrive else {}),
     }
 
 
@@ -191,7 +196,15 @@ def job_file(job: SinkJob) -> Manifest:
         **_stored_checkpoint(job),
         "once": job.is_bounded,
         "aliveFile": ALIVE_FILE,
+        "metricsPort": METRICS_PORT,
+        **_redrive(job),
     }
+
+
+def _redrive(job: SinkJob) -> Manifest:
+    """A sink without dead letters has none to write again."""
+    is_asked = job.redrive and job.dead_letters is not None
+    return {"redrive": {"request": job.redrive[:REQUEST_CHARACTERS_MAX]}} if is_asked else {}
 
 
 def _block(job: SinkJob) -> Manifest:

@@ -14,6 +14,7 @@ from iggy_operator.launchers.job import (
     JOB_FILE,
     JOB_FOLDER,
     LOGIN_FOLDER,
+    METRICS_PORT,
     SinkJob,
 )
 from iggy_operator.launchers.secrets import VOLUMES, block_name
@@ -36,6 +37,8 @@ _OWN_VOLUMES: Final = (
 _OWN_PATHS: Final = (JOB_FOLDER, LOGIN_FOLDER, CHECKPOINT_PATH, "/tmp", *VOLUMES)
 _LOGIN_KEYS: Final = ("username", "password")
 _SECRET_MODE: Final = 0o440  # for the pod's group
+
+_PORTS: Final = {"ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}]}
 
 # What `spark.podTemplate` may say: where pods run and what is mounted, never what they may do.
 _PLACEMENT: Final = (
@@ -89,6 +92,7 @@ def _template(job: SinkJob, container: str, *, has_job: bool) -> Manifest:
                 {
                     "name": container,
                     "env": _environment(job),
+                    **(_PORTS if has_job else {}),
                     "securityContext": dict(RESTRICTED),
                     # The job's last line says why it ended.
                     "terminationMessagePolicy": "FallbackToLogsOnError",
