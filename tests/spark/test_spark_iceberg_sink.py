@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -469,3 +470,25 @@ def test_the_files_of_a_range_say_what_they_were_for(tmp_path: Path, case: Case)
     assert path.name.startswith(f"{INCARNATION}-p00000-{0:020d}-{5:020d}-0-")
     assert pq.read_table(path).num_rows == 6
     assert isinstance(pq.read_schema(path).field("month").type, pa.DataType)
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "sinks" / "iceberg.md"
+
+
+def test_snapshots_expire_as_the_page_says_and_the_sink_goes_on(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in (0, 3):
+        case.write(first, first + 3)
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    program = program.replace("shop.orders", case.name).replace("days=1", "days=0")
+
+    with case.tables.opened() as catalog:
+        monkeypatch.setattr("pyiceberg.catalog.load_catalog", lambda *args, **more: catalog)
+        exec(program, {})
+        monkeypatch.undo()
+
+    assert len(case.tables.table(case.name).snapshots()) == 1
+    case.write(6, 9)
+    assert case.rows() == every(0, 0, 9)
+    assert case.held() == {0: 9}
