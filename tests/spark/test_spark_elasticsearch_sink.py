@@ -162,6 +162,17 @@ def test_a_bulk_whose_answer_is_lost_is_no_error(op_type: str, server: PlayedEla
     assert task.refusals == []
 
 
+def test_a_document_that_is_there_stops_none_of_the_others(server: PlayedElasticsearch) -> None:
+    target = ElasticsearchTarget(server, op_type="Create")
+    server.indexes["orders"] = {f"{INCARNATION}-0-1": {"iggy_partition_id": 0, "iggy_offset": 1}}
+
+    task = write(target, 3)
+
+    assert target.rows() == [(0, 0), (0, 1), (0, 2)]
+    assert task.refusals == []
+    assert len(server.sent()) == 1
+
+
 @pytest.mark.parametrize(
     "fault", [Reply(503), Reply(200, b"<html>"), Reply(200, {"errors": True, "items": []}), LOST]
 )

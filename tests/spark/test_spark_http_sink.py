@@ -182,7 +182,11 @@ def test_one_bad_message_of_a_hundred_is_found_by_halves(server: PlayedService) 
     for bad in (0, 37, 99):
         server.messages.clear()
         server.refused = 0
-        server.judge = lambda message, bad=bad: 400 if message["number"] == bad else None
+
+        def judge(message: Any, bad: int = bad) -> int | None:
+            return 400 if message["number"] == bad else None
+
+        server.judge = judge
 
         task = write(server, 100, size=100)
 

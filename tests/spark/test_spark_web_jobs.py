@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from iggy_spark.errors import SinkError
+from iggy_spark.errors import BadPayload, SinkError
 from iggy_spark.messages import read_headers
 from iggy_wire import batch
 from iggy_wire.batch import Message
@@ -175,3 +175,26 @@ def test_a_service_gets_all_but_the_message_that_it_does_not_want(
         offsets = [message["metadata"]["offset"] for message in server.messages]
     assert offsets == [n for n in range(50) if n != 17]
     assert [letter.payload for letter in letters(topic)] == documents(17, 18)
+
+
+def test_a_refused_message_waits_for_its_turn(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    """Refused, stopped, healed: it comes before those that were sent meanwhile."""
+    topic.send(0, documents(0, 5))
+    with PlayedService() as server:
+        server.judge = lambda message: 422 if message["payload"]["number"] == 4 else None
+        block = {"url": server.url, "metadata": True}
+        setup = job(topic, tmp_path, type="Http", http=block)
+        setup.value["sink"]["errors"] = {}
+        with pytest.raises(BadPayload, match=r"offset 4: the target refuses .*errors\.tolerance"):
+            setup.run(spark)
+        assert topic.stored("lake", 0) is None
+
+        topic.send(0, documents(5, 7))
+        server.judge = lambda message: None
+        server.messages.clear()
+        setup.run(spark)
+
+        offsets = [message["metadata"]["offset"] for message in server.messages]
+    assert offsets == [0, 1, 2, 3, 4, 5, 6]

@@ -7,6 +7,7 @@ is wrong (`Denied`). What else a status means is for each sink to say.
 from __future__ import annotations
 
 import email.utils
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ SUCCESS: Final = range(200, 300)
 _ELSEWHERE: Final = frozenset({500, 502, 503, 504})
 
 T = TypeVar("T")
+
+# It would write addresses with all that is behind their question mark.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 class Unreachable(TransientError):
