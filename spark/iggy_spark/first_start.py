@@ -83,17 +83,19 @@ class FirstStart:
         self._forgotten = True
 
     def _resolved(self) -> list[Offsets]:
+        return [self._resolve(item) for item in self._look()]
+
+    def _look(self) -> list[TopicState]:
         found = self._topics.look()
-        starts.check_topics(self._options.starting, found)
-        return [self._resolve(item) for item in found]
+        starts.check_places(self._options.selection, found, self._options.starting)
+        return found
 
     def _resolve(self, found: TopicState) -> Offsets:
         connection = self._topics.connection(found.name)
         return starts.resolve_start(self._options, found, connection, stream=True)
 
     def _at_broker(self) -> list[Offsets]:
-        found = self._topics.look()
-        starts.check_topics(self._options.starting, found)
+        found = self._look()
         marks = {item.name: self._mark(item.name) for item in found}
         written = {item.name: marks[item.name].read(item.ends) for item in found}
         begun = any(positions is not None for positions in written.values())

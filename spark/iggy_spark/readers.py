@@ -71,8 +71,8 @@ class IggyBatchReader(RangeReader, DataSourceReader):
         found = self._topics.look()
         if not found:
             raise OptionError(f"there are no {self._options.selection}: correct subscribePattern")
-        starts.check_topics(self._options.starting, found)
-        starts.check_topics(self._options.ending, found)
+        options = self._options
+        starts.check_places(options.selection, found, options.starting, options.ending)
         first, last = [], []
         for state in found:
             connection = self._topics.connection(state.name)

@@ -12,17 +12,22 @@ from iggy_spark.offsets import COMMITTED, EARLIEST, LATEST, Offsets, TopicState
 from iggy_spark.option_values import EPOCH
 from iggy_spark.options import ReadOptions
 from iggy_spark.points import Instant, Mark, Point
+from iggy_spark.selection import Selection
 
 
-def check_topics(point: Point, states: Sequence[TopicState]) -> None:
-    """Refuse marks in topics that a pattern could find and does not.
+def check_places(selection: Selection, states: Sequence[TopicState], *points: Point) -> None:
+    """Refuse partitions and marks that are named and not there.
 
     Raises:
-        OptionError: there is no such topic.
+        OptionError: there is no such topic, or no such partition of `assign`.
     """
-    for name in point.places:
-        if not any(state.name == name for state in states):
+    there = {state.name: state.ends for state in states}
+    for point in points:
+        for name in point.places.keys() - there.keys():
             raise OptionError(f"{point.option}: topic {name} does not exist")
+    for name, numbers in selection.partitions.items():
+        for number in sorted(numbers - there[name].keys()):
+            raise OptionError(f"assign: partition {number} of {name} does not exist")
 
 
 def resolve_start(

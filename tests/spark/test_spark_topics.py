@@ -118,6 +118,20 @@ def test_each_topic_has_its_own_start_and_end(pair: tuple["Topic", "Topic"]) -> 
         tasks(endingOffsets=json.dumps({f"{b.stream}/b": {"0": 3, "1": 0}}))
 
 
+def test_an_assigned_partition_must_exist_and_others_are_left_alone(
+    pair: tuple["Topic", "Topic"],
+) -> None:
+    a, _ = pair
+    source = reader(a, assign=json.dumps({f"{a.stream}/a": [1]}))
+    start = source.initialOffset()
+    a.client.create_partitions(a.stream, a.name, 1)
+    a.send(2, payloads(3))
+
+    assert source.latestOffset(start, ReadAllAvailable()) == start
+    with pytest.raises(OptionError, match=r"assign: partition 7 of .*/a does not exist"):
+        reader(a, assign=json.dumps({f"{a.stream}/a": [1, 7]})).initialOffset()
+
+
 def test_names_with_slashes_are_told_apart(topic: "Topic") -> None:
     assert "/" in topic.stream
     topic.send(0, payloads(2))
