@@ -90,8 +90,9 @@ def bad_payload(
 ) -> BadPayload:
     """The error that names a payload by its position."""
     offset = int.from_bytes(columns.offsets[8 * bad.row : 8 * bad.row + 8], "little")
+    where = "" if bad.transform is None else f"transforms[{bad.transform}]: "
     return BadPayload(
-        f"{options.topic_name} partition {partition} offset {offset}: {bad.message} "
+        f"{options.topic_name} partition {partition} offset {offset}: {where}{bad.message} "
         f"({bad.kind}); correct payloadSchema or transforms, or keep such rows with "
         "onDecodeError=keep"
     )
