@@ -76,7 +76,7 @@ def test_the_first_message_that_does_not_fit_stops_the_read(
 ) -> None:
     topic.send(0, SENT)
 
-    with pytest.raises(BadPayload, match=r"partition 0 offset 1: transforms\[1\]: id: this text is no integer"):
+    with pytest.raises(BadPayload, match=r"offset 1: transforms\[1\]: id: this text is no integer"):
         read(source(**JSON))
 
 
