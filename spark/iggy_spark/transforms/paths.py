@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -87,14 +86,13 @@ class Fields:
     last: str
     pattern: re.Pattern[str] | None  # instead of `last`, if it has wildcards
 
-    def places(self, document: Document) -> Iterator[tuple[Document, str]]:
+    def places(self, document: Document) -> list[tuple[Document, str]]:
         """Those that are there: each as the object that holds it and its name."""
-        for holder in self._holders(document):
-            if self.pattern is None:
-                if self.last in holder:
-                    yield holder, self.last
-            else:
-                yield from ((holder, key) for key in list(holder) if self.pattern.fullmatch(key))
+        holders = self._holders(document) if self.steps else [document]
+        if self.pattern is None:
+            return [(holder, self.last) for holder in holders if self.last in holder]
+        matches = self.pattern.fullmatch
+        return [(holder, key) for holder in holders for key in holder if matches(key)]
 
     def _holders(self, document: Document) -> list[Document]:
         holders = [document]
