@@ -16,7 +16,7 @@ from iggy_spark.retry import TransientError
 from iggy_spark.sinks.documents import Documents, field_values, refuse_raw
 from iggy_spark.sinks.web import Place, Web, joined, retry_after_s
 from iggy_spark.sinks.web_chunks import Refused, Run, runs, search
-from iggy_spark.sinks.web_login import FileLogin, OAuth2Login, _basic, _Tokens
+from iggy_spark.sinks.web_login import FileLogin, OAuth2Login, Tokens, basic
 from played_server import LOST, SILENT, Reply
 from played_targets import PlayedService, PlayedTokens
 from sink_cases import TIMESTAMP_US, declare, document, portions, wanted
@@ -218,13 +218,13 @@ def test_a_login_is_read_again_when_it_is_not_known_any_more(tmp_path: Path) -> 
 def test_a_wrong_login_is_told_without_it(tmp_path: Path) -> None:
     folder = login(tmp_path / "login", username="me", password="hidden")
     with PlayedService() as server, web(server, folder) as client:
-        server.faults.append(Reply(403, b"no: " + _basic("me", "hidden").encode() + b" hidden"))
+        server.faults.append(Reply(403, b"no: " + basic("me", "hidden").encode() + b" hidden"))
 
         with pytest.raises(SinkError, match=r"http\.credentialsPath: .* answers 403 .*\*\*\*") as e:
             client.send("POST")
 
     assert "hidden" not in str(e.value)
-    assert _basic("me", "hidden").split()[1] not in str(e.value)
+    assert basic("me", "hidden").split()[1] not in str(e.value)
 
 
 @pytest.mark.parametrize(
@@ -323,9 +323,9 @@ class Clock:
 def test_a_token_is_bought_once_and_again_before_it_ends(tmp_path: Path) -> None:
     folder = login(tmp_path / "login", clientId="job", clientSecret="hidden")
     clock = Clock()
-    tokens = _Tokens(clock=lambda: clock.now_s)
+    tokens = Tokens(clock=lambda: clock.now_s)
     json_type = {"Content-Type": "application/json"}
-    with PlayedTokens(_basic("job", "hidden"), life_s=100) as seller, PlayedService() as server:
+    with PlayedTokens(basic("job", "hidden"), life_s=100) as seller, PlayedService() as server:
         settings = blocks.OAuth2(token_url=seller.url + "/token", scope="write")
         for now_s in (0.0, 69.0, 71.0):
             clock.now_s = now_s
@@ -355,10 +355,10 @@ def test_a_token_that_cannot_be_had(
     fault: Reply, kind: type[Exception], words: str, tmp_path: Path
 ) -> None:
     folder = login(tmp_path / "login", clientId="job", clientSecret="hidden")
-    with PlayedTokens(_basic("job", "hidden")) as seller, PlayedService() as server:
+    with PlayedTokens(basic("job", "hidden")) as seller, PlayedService() as server:
         seller.faults.append(fault)
         settings = blocks.OAuth2(token_url=seller.url)
-        known = OAuth2Login("http", folder, settings, tokens=_Tokens())
+        known = OAuth2Login("http", folder, settings, tokens=Tokens())
         with Web(Place("http", (server.url,)), known) as client, pytest.raises(kind, match=words):
             client.send("POST")
 

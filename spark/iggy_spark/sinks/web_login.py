@@ -91,11 +91,12 @@ def _header(found: dict[str, str]) -> str | None:
     if "token" in found:
         return f"Bearer {found['token']}"
     if {"username", "password"} <= set(found):
-        return _basic(found["username"], found["password"])
+        return basic(found["username"], found["password"])
     return None
 
 
-def _basic(user: str, password: str) -> str:
+def basic(user: str, password: str) -> str:
+    """The header Authorization of user and password (RFC 7617)."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
@@ -107,7 +108,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Tokens:
+class Tokens:
     """Tokens of this process: its next tasks use them too."""
 
     clock: Callable[[], float] = time.monotonic
@@ -115,11 +116,13 @@ class _Tokens:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, key: tuple[str, ...]) -> str | None:
+        """A token that is good for a while, if there is one."""
         with self.lock:
             token, end_s = self.held.get(key, ("", 0.0))
             return token if token and self.clock() < end_s else None
 
     def put(self, key: tuple[str, ...], found: _Token) -> None:
+        """Keep a token until shortly before its end."""
         life_s = TOKEN_LIFE_S if found.expires_in is None else found.expires_in
         with self.lock:
             if len(self.held) >= TOKENS_MAX:
@@ -129,18 +132,19 @@ class _Tokens:
             self.held[key] = (found.access_token, end_s)
 
     def drop(self, key: tuple[str, ...]) -> None:
+        """Forget it: its service does not know it any more."""
         with self.lock:
             self.held.pop(key, None)
 
 
-TOKENS: Final = _Tokens()
+TOKENS: Final = Tokens()
 
 
 class OAuth2Login:
     """Tokens by client credentials (RFC 6749, 4.4), kept until they end."""
 
     def __init__(
-        self, block: str, folder: str | None, settings: blocks.OAuth2, *, tokens: _Tokens = TOKENS
+        self, block: str, folder: str | None, settings: blocks.OAuth2, *, tokens: Tokens = TOKENS
     ) -> None:
         """The folder has the files clientId and clientSecret."""
         self._name = f"{block}.credentialsPath"
@@ -183,7 +187,7 @@ class OAuth2Login:
             answer = client.post(
                 self._settings.token_url,
                 data=form,
-                headers={"Authorization": _basic(*self._client), "Accept": "application/json"},
+                headers={"Authorization": basic(*self._client), "Accept": "application/json"},
             )
         except httpx.TransportError as error:
             raise TransientError(f"{where} hands out no token: {reason_of(error)}") from error
@@ -191,7 +195,8 @@ class OAuth2Login:
             raise TransientError(f"{where} hands out no token: it answers {answer.status_code}")
         try:
             if answer.status_code == OK:
-                return msgspec.json.decode(answer.content, type=_Token)
+                # Not strictly: some write the seconds as text.
+                return msgspec.json.decode(answer.content, type=_Token, strict=False)
         except msgspec.MsgspecError as error:
             raise SinkError(f"{where} answers with something that is no token") from error
         raise Denied(
