@@ -11,6 +11,7 @@ from typing import Any
 from iggy_spark.connections import Reach
 from iggy_spark.errors import OptionError
 from iggy_spark.job_config import BLOCKS, JobConfig
+from iggy_spark.payload import unrepeatable
 from iggy_spark.retry import Retry
 from iggy_spark.sinks.base import Sink
 from iggy_spark.sinks.rows import table_fields
@@ -32,11 +33,21 @@ def build(
             f"sink.type: {config.sink.type} needs the Python package {error.name}: "
             "pip install 'iggykube[sinks]'"
         ) from error
-    if config.sink.delivery == "ExactlyOnce" and not sink.exactly_once:
+    if config.sink.delivery == "ExactlyOnce":
+        _check_exactly_once(config, sink)
+    return sink
+
+
+def _check_exactly_once(config: JobConfig, sink: Sink) -> None:
+    if not sink.exactly_once:
         raise OptionError(
             f"sink.delivery: {config.sink.type} with these settings cannot do ExactlyOnce"
         )
-    return sink
+    if changing := unrepeatable(config.payload):
+        raise OptionError(
+            f"{changing[0]}: its value is another one when a batch is repeated, which ExactlyOnce "
+            "must not show: use uuid_v5 or a time of the message, or delivery AtLeastOnce"
+        )
 
 
 def _build(
