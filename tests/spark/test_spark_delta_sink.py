@@ -23,7 +23,7 @@ from iggy_spark.sinks import delta, delta_upsert
 from iggy_spark.sinks.base import Written
 from iggy_spark.sinks.delta import DeltaSink
 from iggy_spark.sinks.rows import table_fields
-from object_store import ObjectStore
+from object_store import ObjectStore, running_object_store
 from sink_cases import INCARNATION, PlayedTask, declare, portions, wanted
 from sink_contract import every
 from table_messages import NULLABLE, ODD, TYPES, odd, typed, wanted_row
@@ -287,6 +287,29 @@ def test_a_driver_that_is_killed_makes_no_double_and_no_gap(
     assert case.place.rows() == every(0, 0, 11)
     files = case.place.table().file_uris()
     assert len(files) == len(set(files))
+
+
+def test_a_store_that_is_away_for_a_while_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    with running_object_store(tmp_path / "store") as store:
+        case = Case(bucket_place(store))
+        case.write(0, 3)
+        task, span = PlayedTask(), wanted(3, 6)
+        store.kill()
+
+        def back(pause_s: float) -> None:
+            if store.process is not None and store.process.poll() is not None:
+                store.start()
+
+        retry = Retry(Policy(timeout_s=60), sleep=back)
+        sink = DeltaSink(case.place.block(), table_fields(case.payload), name="lake", retry=retry)
+        results = [sink.write_task(span, portions(span), task)]
+        store.kill()
+        sink.commit(results)
+
+        assert retry.count >= 2
+        assert task.refusals == []
+        assert case.place.rows() == every(0, 0, 6)
 
 
 def test_vacuum_removes_what_a_crash_left_and_nothing_else(case: Case) -> None:

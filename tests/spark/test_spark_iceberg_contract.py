@@ -1,4 +1,4 @@
-"""The Iceberg sink keeps what every sink promises: with a catalog in SQL, and one behind REST."""
+"""The Iceberg sink keeps what every sink promises: catalogs in SQLite, PostgreSQL, behind REST."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_tables import IcebergTables, folder_tables, new_name, rest_tables
+from iceberg_tables import IcebergTables, folder_tables, new_name, postgres_tables, rest_tables
 from iggy_spark import blocks
 from iggy_spark.retry import Policy, Retry
 from iggy_spark.sinks.iceberg import IcebergSink
 from iggy_spark.sinks.rows import table_fields
 from object_store import ObjectStore
+from postgres import Postgres
 from sink_cases import declare
 from sink_contract import Row, SinkContract, Target
 
@@ -62,9 +63,12 @@ def _sink(block: blocks.Iceberg) -> IcebergSink:
 
 
 class TestIceberg(SinkContract):
-    @pytest.fixture(params=["sql in a folder", "rest over a store"])
+    @pytest.fixture(params=["sql in a folder", "postgres", "rest over a store"])
     def target(self, request: pytest.FixtureRequest, tmp_path: Path) -> Target:
         if request.param == "sql in a folder":
             return IcebergTarget(folder_tables(tmp_path), new_name())
+        if request.param == "postgres":
+            database: Postgres = request.getfixturevalue("postgres")
+            return IcebergTarget(postgres_tables(database, tmp_path), new_name())
         store: ObjectStore = request.getfixturevalue("store")
         return IcebergTarget(rest_tables(store), new_name())

@@ -39,7 +39,7 @@ from iggy_spark.sinks import iceberg, iceberg_catalog, table_files
 from iggy_spark.sinks.base import Written
 from iggy_spark.sinks.iceberg import IcebergSink, lives_of
 from iggy_spark.sinks.rows import table_fields
-from object_store import ObjectStore
+from object_store import ObjectStore, running_object_store
 from sink_cases import INCARNATION, PlayedTask, declare, portions, wanted
 from sink_contract import every
 from table_messages import NULLABLE, ODD, TYPES, odd, typed, wanted_row
@@ -213,6 +213,51 @@ def test_columns_that_do_not_fit_are_named(tmp_path: Path, schema: str, told: st
 
     with pytest.raises(OptionError, match=rf"iceberg\.table: shop\.orders\d+: {told}"):
         case.sink().check()
+
+
+def test_the_layout_that_a_table_asks_for_is_kept(tmp_path: Path) -> None:
+    case = Case(folder_tables(tmp_path), FOREIGN)
+    foreign(case.tables, case.name, PartitionField(3, 1000, IdentityTransform(), "customer"))
+    elsewhere = tmp_path / "elsewhere"
+    with case.tables.opened() as catalog, catalog.load_table(case.name).transaction() as change:
+        change.set_properties(
+            {"write.data.path": f"file://{elsewhere}", "write.object-storage.enabled": "true"}
+        )
+
+    case.write(0, 3, made=dated)
+
+    assert len(list(elsewhere.glob("*/*/*/*/customer=*/*.parquet"))) == 3
+    assert case.rows() == every(0, 0, 3)
+
+
+def test_a_store_that_is_away_for_a_while_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    with running_object_store(tmp_path / "store") as store:
+        case = Case(bucket_tables(store, tmp_path))
+        case.write(0, 3)
+        sink, task = case.sink(), PlayedTask()
+        span = wanted(3, 6)
+        store.kill()
+
+        def back(pause_s: float) -> None:
+            if store.process is not None and store.process.poll() is not None:
+                store.start()
+
+        retry = Retry(Policy(timeout_s=60), sleep=back)
+        again = IcebergSink(
+            case.tables.block(case.name), table_fields(case.payload), name="lake", retry=retry
+        )
+        results = [again.write_task(span, portions(span), task)]
+        store.kill()
+        again.commit(results)
+        store.kill()
+        with pytest.raises(SinkError, match=r"the store does not answer.*errors\.retry"):
+            sink.prepare(INCARNATION)
+        store.start()
+
+        assert retry.count >= 2
+        assert task.refusals == []
+        assert case.rows() == every(0, 0, 6)
 
 
 def test_what_a_table_needs_must_be_there(tmp_path: Path) -> None:

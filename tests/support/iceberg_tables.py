@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 
 from iggy_spark import blocks
 from object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore
+from postgres import DATABASE, PASSWORD, USERNAME, Postgres
 
 _numbers = itertools.count()
 
@@ -90,6 +91,15 @@ def folder_tables(folder: Path) -> IcebergTables:
             "warehouse": f"file://{folder}/tables",
         }
     )
+
+
+def postgres_tables(postgres: Postgres, folder: Path) -> IcebergTables:
+    """A catalog in PostgreSQL, whose address has a password; tables in a folder."""
+    login = folder / "login"
+    login.mkdir(parents=True)
+    user, place = f"{USERNAME}:{PASSWORD}", f"127.0.0.1:{postgres.port}/{DATABASE}"
+    (login / "uri").write_text(f"postgresql+psycopg://{user}@{place}")
+    return IcebergTables({"type": "sql", "warehouse": f"file://{folder}/tables"}, login)
 
 
 def bucket_tables(store: ObjectStore, folder: Path) -> IcebergTables:

@@ -32,6 +32,7 @@ from iggy_spark.errors import OptionError
 from iggy_spark.sinks.range_files import DATE_COLUMN
 from iggy_spark.sinks.table_schema import check_fits
 
+FORMAT_VERSION_MAX = 2
 TIMESTAMP_COLUMN = "iggy_timestamp"
 _TYPES: dict[str, iceberg.PrimitiveType] = {
     "BOOLEAN": iceberg.BooleanType(),
@@ -103,6 +104,11 @@ def check_table(table: Table, ours: pa.Schema, *, target: str) -> None:
         OptionError: they do not; the message names the column.
     """
     found = table.metadata
+    if found.format_version > FORMAT_VERSION_MAX:
+        raise OptionError(
+            f"{target}: the table has format version {found.format_version}, and PyIceberg writes "
+            f"up to {FORMAT_VERSION_MAX}: write to another table"
+        )
     if any(isinstance(part.transform, UnknownTransform) for part in found.spec().fields):
         raise OptionError(f"{target}: the table has partitions of a kind that PyIceberg lacks")
     if found.properties.get("write.format.default", "parquet").lower() != "parquet":
