@@ -217,6 +217,7 @@ _OF_A_ROW = (
     "54",  # larger than an index takes
     "P0",  # a trigger says no
 )
+_NO_RIGHT: Final = "42501"
 _OF_US = ("22P03", "22P04")  # COPY cannot read what we send, whatever the row holds
 _NAMED: Final = {
     "55P03": "lock_timeout: another transaction holds a lock",
@@ -228,6 +229,9 @@ _NAMED: Final = {
 def is_of_a_row(error: psycopg.Error) -> bool:
     """Whether single rows are to blame."""
     state = error.sqlstate or ""
+    if state == _NO_RIGHT:
+        # Row level security has the code of a missing right, and comes from elsewhere.
+        return error.diag.source_function == "ExecWithCheckOptions"
     return state.startswith(_OF_A_ROW) and state not in _OF_US
 
 
@@ -236,7 +240,7 @@ def meaning(error: psycopg.Error) -> IggySparkError | TransientError:
     state, told = error.sqlstate, said(error)
     if state is None or state.startswith(_TRANSIENT):
         return TransientError(f"{_NAMED[state]} ({told})" if state in _NAMED else told)
-    if state == "42501":
+    if state == _NO_RIGHT:
         return SinkError(f"jdbc.table: {told}; the user of jdbc.credentialsPath needs that right")
     if state in ("42P01", "42703"):
         return OptionError(f"jdbc.table: {told}; was it renamed or dropped?")
