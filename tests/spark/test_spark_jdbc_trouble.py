@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from iggy_spark.errors import OptionError, SinkError
+from iggy_spark.errors import DataLoss, OptionError, SinkError
 from iggy_spark.retry import Policy
 from iggy_spark.sinks import postgres as reached
 from jdbc_cases import Scene, breaking, ready
@@ -207,6 +207,7 @@ def test_the_login_is_read_anew_for_each_connection(scene: Scene, tmp_path: Path
     ("block", "kind", "told"),
     [
         ({"url": "jdbc:postgresql://127.0.0.1:{port}/none"}, OptionError, r"jdbc\.url: .*none"),
+        ({"table": "none.orders"}, OptionError, r"jdbc\.table: schema .none. does not exist"),
         ({"credentialsPath": "/none"}, OptionError, r"jdbc\.credentialsPath: /none is no folder"),
         ({"caPath": "/none"}, OptionError, r"jdbc\.caPath: there is no /none/ca\.crt"),
     ],
@@ -305,6 +306,22 @@ def test_a_table_that_changes_while_the_job_runs_is_told(
     assert task.refusals == []
     places = scene.run(f"select next_offset from {scene.schema}.iggy_sink_offsets")
     assert places == [(3,)]
+
+
+def test_a_database_that_was_restored_from_a_backup_is_noticed(scene: Scene) -> None:
+    sink = ready(scene.sink())
+    scene.carry(sink, wanted(0, 10))
+    scene.run(
+        f"delete from {scene.table} where iggy_offset >= 6",
+        f"update {scene.schema}.iggy_sink_offsets set next_offset = 6",
+    )
+
+    with pytest.raises(DataLoss, match=r"up to offset 5, and the checkpoint goes on at 10"):
+        scene.carry(sink, wanted(10, 15))
+    assert sink.prepare(INCARNATION) == {0: ((0, 6),)}  # where a job without a checkpoint begins
+    scene.carry(sink, wanted(6, 15))
+
+    assert scene.offsets() == list(range(15))
 
 
 def test_a_table_cannot_change_while_a_task_writes(scene: Scene) -> None:

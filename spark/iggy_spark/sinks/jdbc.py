@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from iggy_spark import blocks, schema
-from iggy_spark.errors import OptionError, SinkError
+from iggy_spark.errors import DataLoss, OptionError, SinkError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.retry import Retry, TransientError
 from iggy_spark.sinks.base import Portion, Spans, Task, Written
@@ -164,6 +164,7 @@ class JdbcSink:
         Raises:
             SinkError: the database stays away, or refuses everything.
             OptionError: the table has changed, and does not fit any more.
+            DataLoss: the table ends before the range begins.
         """
         with replaying(portions) as replay:
             work = _Range(self, wanted, replay, task)
@@ -211,6 +212,13 @@ class _Range:
         held = self._lock(connection, places)
         if self._sent is not None and held >= self._wanted.end:
             return self._sent  # only the answer was lost
+        if 0 < held < self._wanted.first:
+            raise DataLoss(
+                f"jdbc.table: {table.name} holds partition {self._wanted.partition} up to offset "
+                f"{held - 1}, and the checkpoint goes on at {self._wanted.first}: was the database "
+                "restored from a backup? Without the checkpoint the job goes on where the table "
+                "stands"
+            )
         writer = RowWriter(connection, table, targets, self._sink.keys)
         rows = size_bytes = 0
         for portion in self._replay:

@@ -242,7 +242,7 @@ def meaning(error: psycopg.Error) -> IggySparkError | TransientError:
         return TransientError(f"{_NAMED[state]} ({told})" if state in _NAMED else told)
     if state == _NO_RIGHT:
         return SinkError(f"jdbc.table: {told}; the user of jdbc.credentialsPath needs that right")
-    if state in ("42P01", "42703"):
+    if state in ("3F000", "42P01", "42703"):  # no such schema, table, column
         return OptionError(f"jdbc.table: {told}; was it renamed or dropped?")
     return SinkError(f"jdbc.table: {told} (SQLSTATE {state})")
 
