@@ -66,7 +66,7 @@ def _build(
             return ConsoleSink(show)
         case "Iceberg" | "Delta" | "Jdbc":
             return _table(config, retry)
-        case "Elasticsearch" | "Quickwit" | "Http":
+        case "Elasticsearch" | "Quickwit" | "Http" | "ClickHouse":
             return _web_service(config, retry)
         case "Iggy":
             from iggy_spark.sinks.iggy import IggySink
@@ -103,6 +103,16 @@ def _web_service(config: JobConfig, retry: Retry) -> Sink:
         from iggy_spark.sinks.quickwit import QuickwitSink
 
         return QuickwitSink(sink.quickwit, config.payload, retry=retry)
+    if sink.clickhouse is not None:
+        from iggy_spark.sinks.clickhouse import ClickHouseSink
+
+        return ClickHouseSink(
+            sink.clickhouse,
+            table_fields(config.payload),
+            name=config.name,
+            retry=retry,
+            exactly_once=sink.delivery == "ExactlyOnce",
+        )
     from iggy_spark.sinks.http import HttpSink
 
     assert sink.http is not None, "checked with the configuration"

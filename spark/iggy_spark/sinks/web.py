@@ -164,11 +164,34 @@ class Web:
         """
         self._once("HEAD", self._place.urls[self._at], b"", {})
 
-    def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def ask(
+        self,
+        method: str,
+        path: str = "",
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[Answer, httpx.Headers]:
+        """One request at the present address, and its answer with its headers, whatever it says:
+        for services that tell in another way than by the status.
+
+        Raises:
+            TransientError: nothing answers.
+            SinkError: the answer has no end.
+        """
         url = joined(self._place.urls[self._at], path)
-        answer, said = self._once(method, url, body, headers)
+        answer, said = self._once(method, url, body, headers or {})
         if answer.status == UNAUTHORIZED and self._login.renew():
-            answer, said = self._once(method, url, body, headers)
+            answer, said = self._once(method, url, body, headers or {})
+        return answer, said
+
+    def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        answer, said = self.ask(method, path, body=body, headers=headers)
+        self.judge(answer, said)
+        return answer
+
+    def judge(self, answer: Answer, said: httpx.Headers) -> None:
+        """What a status says of any service. Raises as `send` does."""
         if is_transient(answer.status):
             trouble = f"{answer.where} answers {answer.status}: {answer.text}"
             kind = Unreachable if answer.status in _ELSEWHERE else TransientError
@@ -185,7 +208,6 @@ class Web:
                 f"{self._place.block}: {answer.where} answers {answer.status} and sends on to "
                 f"{target}: write the address that takes the messages itself"
             )
-        return answer
 
     def _once(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]
