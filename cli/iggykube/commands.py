@@ -15,7 +15,10 @@ COMMANDS: Final = {
     "consume": ("iggykube.consume", "Show messages."),
     "down": ("iggykube.up", "Stop the instance that runs in a data directory."),
     "produce": ("iggykube.produce", "Send lines or files as messages."),
-    "sink": ("iggykube.sink_commands", "Look at the sinks of a running instance."),
+    "sink": (
+        "iggykube.sink_commands",
+        "Look at the sinks of a running instance.",
+    ),
     "status": ("iggykube.status", "Show the instance that runs in a data directory."),
     "up": ("iggykube.up", "Run resources on this machine."),
 }

@@ -1,7 +1,8 @@
 """`iggykube sink`: what the sinks of the local instance do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import click
 import msgspec
@@ -9,10 +10,16 @@ import msgspec
 from iggy_operator.validation import nearest
 from iggykube import view
 from iggykube.completion import complete_sink
+from iggykube.connection import Login, Target
 from iggykube.errors import LocalError
+from iggykube.letters import LetterGroup, counted, waiting
 from iggykube.local import Folders, SinkRow, Snapshot
+from iggykube.local.redrives import Redrive, new_request
 from iggykube.options import data_option, output_option
-from iggykube.running import read_snapshot
+from iggykube.redrive import Request, job_of
+from iggykube.running import local_instance, read_snapshot
+
+STAGES: Final = ("decode", "transform", "write")
 
 
 class SinkPlace(msgspec.Struct, frozen=True):
@@ -25,7 +32,7 @@ class SinkPlace(msgspec.Struct, frozen=True):
 
 @click.group()
 def sink() -> None:
-    """Look at the sinks of the instance that `iggykube up` runs."""
+    """Look at the sinks of the instance that `iggykube up` runs, and redrive their dead letters."""
 
 
 @sink.command("list", short_help="All sinks, with their lag.")
@@ -62,6 +69,84 @@ def status(name: str | None, data: Path, output: str) -> None:
         console.print(view.sink_details(place.stream, place.topic, place.sink))
     if not places:
         console.print("no sinks")
+
+
+@sink.command(short_help="Write the dead letters of a sink again.")
+@click.argument("name", shell_complete=complete_sink)
+@click.option(
+    "--error-class",
+    "error_classes",
+    multiple=True,
+    metavar="C",
+    help="Only letters of this class, such as SchemaMismatch. Repeatable. Without: all.",
+)
+@click.option(
+    "--stage",
+    "stages",
+    multiple=True,
+    type=click.Choice(STAGES),
+    help="Only letters of this stage. Repeatable. Without: all.",
+)
+@click.option("--dry-run", is_flag=True, help="Count what is there, and change nothing.")
+@click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Wait until it is carried out."
+)
+@data_option
+@output_option
+def redrive(  # noqa: PLR0913 -- one argument per option
+    name: str,
+    *,
+    error_classes: tuple[str, ...],
+    stages: tuple[str, ...],
+    dry_run: bool,
+    wait: bool,
+    data: Path,
+    output: str,
+) -> None:
+    """Write the dead letters of the sink NAME (`topic.sink`) again, once what was wrong is right.
+
+    The sink's job finishes its batch and starts again: it writes the letters, then it goes on. What
+    fails again, and what is not chosen, stays among the dead letters.
+    """
+    folders = Folders.at(data)
+    snapshot = read_snapshot(folders)
+    places = list(_places(snapshot))
+    (place,) = [place for place in places if place.sink.name == name] or _unknown(name, places)
+    job = job_of(place.sink)
+    chosen = Redrive(new_request(), tuple(error_classes), tuple(stages))
+    if dry_run:
+        _show_letters(_letters(data, job, chosen), output)
+        return
+    request = Request(folders, name, chosen)
+    outcome = request.ask()
+    if wait:
+        outcome = request.wait()
+    if output == "json":
+        click.echo(msgspec.json.encode(outcome).decode())
+    elif wait:
+        failed = f", {view.count(outcome.failed)} failed again" if outcome.failed else ""
+        click.echo(f"{view.count(outcome.written)} written{failed}")
+    else:
+        click.echo(f"asked for: `iggykube sink status {name}` shows what becomes of it")
+
+
+def _letters(data: Path, job: Mapping[str, Any], chosen: Redrive) -> list[LetterGroup]:
+    snapshot, login = local_instance(data)
+    with Target((snapshot.address,), Login(*login)).connect() as client:
+        return counted(waiting(client, job), str(job["name"]), chosen)
+
+
+def _show_letters(groups: list[LetterGroup], output: str) -> None:
+    if output == "json":
+        click.echo(msgspec.json.encode({"letters": groups}).decode())
+        return
+    head = ("SINK", "STAGE", "ERROR CLASS", "ATTEMPT", "LETTERS", "FIRST", "LAST", "REDRIVEN")
+    table = view.table(head)
+    for group in groups:
+        kind = (group.sink, group.stage, group.error_class, str(group.attempt))
+        is_chosen = "yes" if group.chosen else "no"
+        table.add_row(*kind, view.count(group.letters), *group.times, is_chosen)
+    view.console().print(table if groups else "no dead letters")
 
 
 def _places(snapshot: Snapshot) -> Iterator[SinkPlace]:

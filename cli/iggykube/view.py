@@ -7,6 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from iggykube.local.redrives import RedriveRow
 from iggykube.local.snapshot import PartitionRow, SinkRow, SinkState, Snapshot, TopicRow
 
 NOTES_SHOWN_MAX: Final = 8
@@ -59,7 +60,17 @@ def render(snapshot: Snapshot) -> RenderableType:
 _COLUMNS: Final = ("STREAM", "TOPIC", "PARTS", "MESSAGES", "SINK", "STATE", "COMMITTED", "LAG")
 _GROUP_COLUMNS: Final = ("STREAM", "TOPIC", "GROUP", "MEMBERS", "COMMITTED", "LAG")
 _PARTITION_COLUMNS: Final = ("PARTITION", "COMMITTED", "END", "LAG")
-_NUMBERS: Final = ("PARTS", "MESSAGES", "MEMBERS", "PARTITION", "COMMITTED", "END", "LAG")
+_NUMBERS: Final = (
+    "PARTS",
+    "MESSAGES",
+    "MEMBERS",
+    "PARTITION",
+    "COMMITTED",
+    "END",
+    "LAG",
+    "ATTEMPT",
+    "LETTERS",
+)
 
 
 def table(columns: Sequence[str]) -> Table:
@@ -91,12 +102,19 @@ def sink_details(stream: str, topic: str, row: SinkRow) -> RenderableType:
         ("reason", Text(row.reason)),
         ("batch", Text("" if row.batch is None else str(row.batch))),
         ("rejected", Text(count(row.rejected) if row.rejected else "")),
+        ("redrive", Text(_redrive(row.redrive))),
         ("log", Text(row.log)),
     ]
     head = Text("\n").join(
         Text.assemble((f"{name:10}", "dim"), text) for name, text in lines if text.plain
     )
     return Group(head, _partitions_table(row.partitions), Text())
+
+
+def _redrive(row: RedriveRow | None) -> str:
+    if row is None:
+        return ""
+    return f"{row.state}: {count(row.written)} written, {count(row.failed)} failed again"
 
 
 def _partitions_table(rows: Sequence[PartitionRow]) -> Table:

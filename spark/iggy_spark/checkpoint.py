@@ -127,9 +127,16 @@ class Checkpoint:
         numbers = [int(p.name) for p in commits.glob("*") if p.name.isdecimal()]
         if not numbers:
             return None
-        # Spark 4.3 writes a version, a line of metadata, and a line per source.
-        lines = (self.spark(incarnation) / "offsets" / str(max(numbers))).read_text("utf-8")
-        return Offsets.from_json(json.loads(lines.splitlines()[2]))
+        plan = self.spark(incarnation) / "offsets" / str(max(numbers))
+        return ends_of_plan(plan.read_text("utf-8"))
+
+
+def ends_of_plan(text: str) -> Offsets:
+    """The ends that Spark has planned for a batch, from the file that it keeps below `offsets`.
+
+    Spark 4.3 writes a version, a line of metadata, and a line per source.
+    """
+    return Offsets.from_json(json.loads(text.splitlines()[2]))
 
 
 def _declared(config: JobConfig) -> dict[str, Any]:

@@ -96,6 +96,11 @@ class Folders:
         return self.root / "run"
 
     @property
+    def redrives(self) -> Path:
+        """Requests to write dead letters again, until they are carried out."""
+        return self.root / "redrives"
+
+    @property
     def state_file(self) -> Path:
         """What was applied last."""
         return self.root / "state.json"

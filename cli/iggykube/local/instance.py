@@ -16,6 +16,7 @@ from iggy_client.client import Client
 from iggy_client.errors import ClientError, LinkError
 from iggy_operator.resources import Resources, load
 from iggykube.errors import LocalError
+from iggykube.local import redrives
 from iggykube.local import state as states
 from iggykube.local.apply import apply_plan
 from iggykube.local.broker import BrokerProcess, clean_environment
@@ -175,7 +176,8 @@ class LocalInstance:
             USERNAME_VARIABLE: self.username,
             PASSWORD_VARIABLE: self.password,
         }
-        return SinkProcess(plan, self.folders, environment)
+        asked = redrives.asked_of(self.folders, plan.name)
+        return SinkProcess(plan, self.folders, environment, asked=asked)
 
     def change(self, resources: Resources) -> None:
         """Bring the running instance in line with other resources; nothing is deleted.
@@ -214,6 +216,7 @@ class LocalInstance:
         if self._broker is not None:
             self._broker.check()
         before = self._pids()
+        self.tell(*self._sinks.redrive(redrives.asked(self.folders), self._sink_process))
         self._sinks.pump(time.monotonic())
         if (after := self._pids()) != before:
             remember(self.folders, after)
@@ -306,9 +309,11 @@ class LocalInstance:
             restarts=sink.restarts,
             reason=sink.reason,
             log=str(sink.log),
+            job=str(sink.job) if sink.job.exists() else "",
             rejected=sink.rejected,
             rows=tuple(sink.rows),
             partitions=progress.partitions,
+            redrive=sink.redrive,
         )
 
     def _publish(self, snapshot: Snapshot) -> None:

@@ -1,10 +1,11 @@
 """The jobs of all sinks of one instance, also while what is wanted changes."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from iggykube.local.plan import SinkPlan
+from iggykube.local.redrives import Redrive
 from iggykube.local.sinks import SinkProcess
 
 SINKS_STOP_S_MAX: Final = 300.0
@@ -58,6 +59,22 @@ class SinkSet:
         for name, plan in wanted.items():
             self.add(plan, make)
             notes.append(f"sink {name} starts")
+        return notes
+
+    def redrive(self, asked: Mapping[str, Redrive], make: Make) -> list[str]:
+        """Start sinks again that have dead letters to write again; which, for people. `make` gives
+        them the request. Those that are suspended are left alone.
+        """
+        notes = []
+        for name, sink in list(self._wanted.items()):
+            wish = asked.get(name)
+            if wish is None or sink.plan.sink.is_suspended:
+                continue
+            if sink.redrive is not None and sink.redrive.request == wish.request:
+                continue
+            self._retire(name, sink)
+            self.add(sink.plan, make)
+            notes.append(f"sink {name} starts again to redrive its dead letters")
         return notes
 
     def _retire(self, name: str, sink: SinkProcess) -> None:

@@ -4,14 +4,16 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
+from msgspec import structs
 
 from iggy_operator.decide.sinks import EXIT_FINISHED, EXIT_STOPPED, AfterExit, after_exit
 from iggykube.local.folders import Folders, write_private
 from iggykube.local.plan import SinkPlan
 from iggykube.local.processes import Child
+from iggykube.local.redrives import Redrive, RedriveRow, RedriveState, block, done
 from iggykube.local.snapshot import SinkState
 
 REASON_CHARACTERS_MAX: Final = 500
@@ -20,11 +22,15 @@ ROW_CHARACTERS_MAX: Final = 200
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One line that a job writes: `started`, `progress`, `row`, `stopped`, `failed`."""
+    """One line that a job writes: `started`, `progress`, `row`, `stopped`, `failed`, and around
+    dead letters that are written again `redriving` and `redriven`.
+    """
 
     event: str
     batch: int | None = None
+    rows: int = 0
     rejected: int = 0
+    dead: int = 0
     reason: str = ""
     row: msgspec.Raw = msgspec.Raw()
 
@@ -32,8 +38,15 @@ class Event(msgspec.Struct, frozen=True):
 class SinkProcess:
     """The job of one sink, over all its restarts. Times are seconds of a monotonic clock."""
 
-    def __init__(self, plan: SinkPlan, folders: Folders, environment: Mapping[str, str]) -> None:
-        """Nothing runs yet."""
+    def __init__(
+        self,
+        plan: SinkPlan,
+        folders: Folders,
+        environment: Mapping[str, str],
+        *,
+        asked: Redrive | None = None,
+    ) -> None:
+        """Nothing runs yet. `asked`: dead letters to write again before all else."""
         self.plan = plan
         self.state = SinkState.SUSPENDED if plan.sink.is_suspended else SinkState.STOPPED
         self.batch: int | None = None
@@ -41,6 +54,8 @@ class SinkProcess:
         self.rows: deque[str] = deque(maxlen=ROWS_MAX)
         self.restarts = 0
         self.reason = ""
+        self.redrive = RedriveRow(asked.request) if asked is not None else None
+        self._asked = asked
         self._folders = folders
         self._environment = environment
         self._child: Child | None = None
@@ -54,6 +69,11 @@ class SinkProcess:
     def log(self) -> Path:
         """What the job writes besides its events."""
         return self._folders.logs / f"sink-{self._file_name}.log"
+
+    @property
+    def job(self) -> Path:
+        """What the job reads; written when it starts."""
+        return self._folders.run / "jobs" / f"{self._file_name}.json"
 
     @property
     def pid(self) -> int | None:
@@ -74,13 +94,13 @@ class SinkProcess:
         """Start the job, unless it is suspended."""
         if self.plan.sink.is_suspended or self._child is not None:
             return
-        config = self._folders.run / "jobs" / f"{self._file_name}.json"
-        write_private(config, msgspec.json.format(msgspec.json.encode(self.plan.job)).decode())
+        job = {**self.plan.job, **self._redrive_block()}
+        write_private(self.job, msgspec.json.format(msgspec.json.encode(job)).decode())
         checkpoint = str(self.plan.job["checkpoint"])
         if "://" not in checkpoint:
             Path(checkpoint).mkdir(parents=True, exist_ok=True)
         self._child = Child(
-            [sys.executable, "-m", "iggy_spark.sink_job", "--config", str(config)],
+            [sys.executable, "-m", "iggy_spark.sink_job", "--config", str(self.job)],
             environment=self._environment,
             folder=self._folders.run,
             log=self.log,
@@ -88,6 +108,13 @@ class SinkProcess:
         )
         self.state = SinkState.STARTING
         self._started_s, self._restart_s, self._error = now_s, None, ""
+
+    def _redrive_block(self) -> dict[str, Any]:
+        """A job without dead letters would refuse it."""
+        errors = self.plan.job["sink"].get("errors", {})
+        if self._asked is None or "deadLetter" not in errors:
+            return {}
+        return {"redrive": block(self._asked)}
 
     def pump(self, now_s: float) -> None:
         """Take in what happened since the last call; start again when it is time."""
@@ -119,11 +146,27 @@ class SinkProcess:
             self._progress(event)
 
     def _progress(self, event: Event) -> None:
+        if event.event in ("started", "progress", "redriving"):
+            self.state, self.reason = SinkState.RUNNING, ""
+        if self.redrive is not None and self.redrive.state is not RedriveState.DONE:
+            self.redrive = self._redriven(self.redrive, event)
+            return
         self.rejected += event.rejected
         if event.batch is not None:
             self.batch = event.batch
-        if event.event in ("started", "progress"):
-            self.state, self.reason = SinkState.RUNNING, ""
+
+    def _redriven(self, row: RedriveRow, event: Event) -> RedriveRow:
+        """How far the request is after an event."""
+        match event.event:
+            case "redriving":
+                return structs.replace(row, state=RedriveState.RUNNING)
+            case "progress":
+                written, failed = row.written + event.rows, row.failed + event.dead
+                return structs.replace(row, written=written, failed=failed)
+            case "redriven" | "started":  # started: an earlier run was ended before it could say so
+                done(self._folders, self.plan.name, row.request)
+                return structs.replace(row, state=RedriveState.DONE)
+        return row
 
     def _ended(self, child: Child, exit_code: int, now_s: float) -> None:
         words = self._error or f"the job ended: {child.reason(exit_code)}"

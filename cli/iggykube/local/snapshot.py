@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from iggykube.local.redrives import RedriveRow
+
 
 class SinkState(StrEnum):
     """What a sink's process is doing."""
@@ -42,12 +44,16 @@ class SinkRow(msgspec.Struct, frozen=True):
     reason: str = ""
     log: str = ""
     """What its process writes besides its events."""
+    job: str = ""
+    """The file that its process was started with; empty before that."""
     rejected: int = 0
     """Messages that this run set aside because they could not be decoded."""
     rows: tuple[str, ...] = ()
     """The last rows of a Console sink."""
     partitions: tuple[PartitionRow, ...] = ()
     """Those with the most lag, in order of their numbers."""
+    redrive: RedriveRow | None = None
+    """The last request to write its dead letters again."""
 
 
 class GroupRow(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """A sink job without Spark, for tests of whoever runs jobs. Its orders stand in `spark.conf`.
 
 `fake.exits`: exit code of each start, `-` for "run until SIGTERM", `!` for "run until SIGKILL"; the
-last counts for all later.
+last counts for all later. A redrive that is asked for writes two letters, and one fails again.
 """
 
 import argparse
@@ -30,6 +30,10 @@ def main() -> int:
     # A blocked signal stays pending: it cannot come between the last event and the wait.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     tell("not an event")
+    if request := job.get("redrive", {}).get("request"):
+        tell(json.dumps({"event": "redriving"}))
+        tell(json.dumps({"event": "progress", "batch": 0, "rows": 2, "dead": 1}))
+        tell(json.dumps({"event": "redriven", "request": request}))
     tell(json.dumps({"event": "progress", "batch": number, "committed": {"0": 7}, "lag": 0}))
     tell(json.dumps({"event": "row", "row": {"id": number}}))
     if code == "!":
