@@ -51,4 +51,4 @@ def test_values_that_a_repetition_changes_are_not_exactly_once(kind: str) -> Non
 
 @pytest.mark.parametrize("kind", ["uuid_v5", "offset", "broker_timestamp_millis"])
 def test_values_of_the_message_are_exactly_once(kind: str) -> None:
-    build(transforms=computed(kind), delivery="ExactlyOnce")
+    assert build(transforms=computed(kind), delivery="ExactlyOnce").exactly_once
