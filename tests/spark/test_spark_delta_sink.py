@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -310,6 +311,35 @@ def test_a_store_that_is_away_for_a_while_loses_nothing(tmp_path: Path) -> None:
         assert retry.count >= 2
         assert task.refusals == []
         assert case.place.rows() == every(0, 0, 6)
+
+
+def test_a_column_that_goes_meanwhile_stops_the_next_task(case: Case) -> None:
+    sink = case.sink()
+    sink.check()
+    replaced(case, case.place.read().drop_columns(["amount"]))
+
+    with pytest.raises(OptionError, match="the table has no column amount"):
+        case.task(sink, 0, 6)
+
+
+@pytest.mark.parametrize("partition_by", [[], ["month"]])
+def test_a_table_that_is_replaced_meanwhile_stops_the_batch(
+    case: Case, partition_by: list[str]
+) -> None:
+    sink = case.sink()
+    sink.check()
+    results = [case.task(sink, 0, 6)]
+    replaced(case, case.place.read(), partition_by=partition_by)
+
+    with pytest.raises(SinkError, match="made anew, or its partitions were changed, while"):
+        sink.commit(results)
+
+    assert case.place.rows() == []
+
+
+def replaced(case: Case, rows: pa.Table, **more: Any) -> None:
+    shutil.rmtree(case.place.path)
+    write_deltalake(case.place.address, rows, **more)
 
 
 def test_vacuum_removes_what_a_crash_left_and_nothing_else(case: Case) -> None:

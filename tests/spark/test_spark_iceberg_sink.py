@@ -32,7 +32,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 import dying_driver
-from iceberg_tables import IcebergTables, bucket_tables, folder_tables, new_name
+from iceberg_tables import IcebergTables, bucket_tables, folder_tables, new_name, rest_tables
 from iggy_spark.errors import Fenced, OptionError, SinkError
 from iggy_spark.retry import Policy, Retry
 from iggy_spark.sinks import iceberg, iceberg_catalog, table_files
@@ -423,6 +423,43 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(
     assert (lost, case.rows()) == ([], every(0, 0, 6))
 
 
+def test_a_catalog_behind_rest_tells_drivers_apart(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(rest_tables(store))
+    Meanwhile(monkeypatch, lambda: case.write(0, 6))
+    case.write(0, 6)
+    Meanwhile(monkeypatch, lambda: case.write(0, 4, sink=case.sink("other")))
+    case.write(6, 9)
+
+    assert case.rows() == sorted(every(0, 0, 9) + every(0, 0, 4))
+    assert (case.held(), case.held("other")) == ({0: 9}, {0: 4})
+
+
+def test_a_column_that_goes_meanwhile_stops_the_next_task(case: Case) -> None:
+    sink = case.sink()
+    sink.check()
+    with case.tables.opened() as catalog, catalog.load_table(case.name).update_schema() as update:
+        update.delete_column("amount")
+
+    with pytest.raises(OptionError, match="the table has no column amount"):
+        case.task(sink, 0, 6)
+
+
+def test_a_table_that_is_made_anew_meanwhile_stops_the_batch(case: Case) -> None:
+    sink = case.sink()
+    sink.check()
+    results = [case.task(sink, 0, 6)]
+    with case.tables.opened() as catalog:
+        catalog.drop_table(case.name)
+    sink.check()
+
+    with pytest.raises(SinkError, match="it was made anew"):
+        sink.commit(results)
+
+    assert case.rows() == []
+
+
 def test_partitions_that_change_meanwhile_stop_the_batch(case: Case) -> None:
     sink = case.sink()
     sink.check()
@@ -430,7 +467,7 @@ def test_partitions_that_change_meanwhile_stop_the_batch(case: Case) -> None:
     with case.tables.opened() as catalog, catalog.load_table(case.name).update_spec() as update:
         update.add_identity("month")
 
-    with pytest.raises(SinkError, match="its partitions were changed while a batch was written"):
+    with pytest.raises(SinkError, match="its partitions were changed, while"):
         sink.commit(results)
 
     case.write(0, 6)

@@ -142,8 +142,9 @@ class DeltaSink:
     def _writer(self) -> delta_files.TableWriter:
         with delta_place.asking(self._block):
             table = delta_place.load(self._block)
+        delta_checks.check_table(table, self._ours, target=self._target)
         parts = () if self._merges else tuple(table.metadata().partition_columns)
-        return delta_files.TableWriter(delta_files.arrow_schema(table), parts, self._ours.names)
+        return delta_files.TableWriter(table, parts, self._ours.names)
 
     def _upload(
         self, writer: delta_files.TableWriter, file: LocalFile, name: str
@@ -198,11 +199,14 @@ class DeltaSink:
     def _append(
         self, table: DeltaTable, entries: Sequence[Mapping[str, Any]], properties: CommitProperties
     ) -> None:
-        partition_by = table.metadata().partition_columns
-        if any(list(entry["partition"]) != partition_by for entry in entries):
+        found = table.metadata()
+        partition_by = found.partition_columns
+        if any(
+            entry["of"] != found.id or list(entry["partition"]) != partition_by for entry in entries
+        ):
             raise SinkError(
-                f"{self._target}: its partitions were changed while a batch was written: the next "
-                "run writes the batch anew"
+                f"{self._target}: it was made anew, or its partitions were changed, while a batch "
+                "was written: the next run writes the batch anew"
             )
         table.create_write_transaction(
             [delta_files.add_action(entry) for entry in entries],

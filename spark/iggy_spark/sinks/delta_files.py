@@ -42,12 +42,15 @@ def with_date(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
 class TableWriter:
     """Writes rows to the files of a table, for one range."""
 
-    def __init__(self, table: pa.Schema, partition_by: Sequence[str], names: Sequence[str]) -> None:
-        """`table` are its columns, `names` those that messages have."""
-        self._table = table
+    def __init__(
+        self, table: DeltaTable, partition_by: Sequence[str], names: Sequence[str]
+    ) -> None:
+        """`names` are the columns that messages have."""
+        self._id = table.metadata().id
         self._partition_by = partition_by
+        columns = arrow_schema(table)
         # A column that parts the table is in the log, not in the files.
-        kept = [item for item in table if item.name in names and item.name not in partition_by]
+        kept = [item for item in columns if item.name in names and item.name not in partition_by]
         self.form = pa.schema(kept)
 
     def add(self, files: PartitionWriter, rows: pa.RecordBatch) -> None:
@@ -65,6 +68,7 @@ class TableWriter:
     def entry(self, file: LocalFile, name: str) -> dict[str, Any]:
         """What the commit needs to know of a file."""
         return {
+            "of": self._id,
             "path": name,
             "size": file.size_bytes,
             "partition": dict(zip(self._partition_by, file.key, strict=True)),

@@ -116,6 +116,7 @@ class IcebergSink:
     def write_task(self, wanted: OffsetRange, portions: Iterable[Portion], task: Task) -> Written:
         """Write the files of a range, which no reader sees yet."""
         table = self._retry.call(self._load, what=self._target)
+        iceberg_schema.check_table(table, self._ours, target=self._target)
         writer = iceberg_files.TableWriter(table, self._ours.names)
         rows = 0
         with writer.open() as files:
@@ -170,10 +171,10 @@ class IcebergSink:
 
     def _append(self, table: Table, parts: Sequence[Part], lives: Lives) -> None:
         entries = list(iceberg_files.entries_of(parts))
-        if any(entry["spec"] != table.metadata.default_spec_id for entry in entries):
+        if any(entry["of"] != iceberg_files.mark_of(table.metadata) for entry in entries):
             raise SinkError(
-                f"{self._target}: its partitions were changed while a batch was written: the next "
-                "run writes the batch anew"
+                f"{self._target}: it was made anew, or its partitions were changed, while a batch "
+                "was written: the next run writes the batch anew"
             )
         _make_light(table)
         offsets = {self._property: _to_text(lives)}

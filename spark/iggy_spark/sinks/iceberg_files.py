@@ -23,6 +23,7 @@ from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import DayTransform
 from pyiceberg.typedef import Record
 
@@ -89,6 +90,7 @@ class TableWriter:
         return {
             "path": path,
             "size": file.size_bytes,
+            "of": mark_of(self._table.metadata),
             "spec": self._table.metadata.default_spec_id,
             "partition": [to_json(value) for value in file.key],
             **{key: _numbered(found[key]) for key in _COUNTS + _BOUNDS},
@@ -103,6 +105,11 @@ class TableWriter:
         if folder and len(folder.encode()) <= PATH_BYTES_MAX:
             name = f"{folder}/{name}"
         return provider.new_data_location(name)
+
+
+def mark_of(metadata: TableMetadata) -> str:
+    """What files belong to: a table, and how it is parted."""
+    return f"{metadata.table_uuid}/{metadata.default_spec_id}"
 
 
 def _plain(values: pa.Array, *, is_day: bool) -> pa.Array:
