@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -39,8 +40,8 @@ class Case:
         self.place = place
         self.payload = declare() if schema is None else declare(text=schema)
 
-    def sink(self, name: str = "lake", **block: Any) -> DeltaSink:
-        retry = Retry(Policy(timeout_s=5, initial_s=0.01, max_s=0.1))
+    def sink(self, name: str = "lake", *, timeout_s: float = 5, **block: Any) -> DeltaSink:
+        retry = Retry(Policy(timeout_s, initial_s=0.01, max_s=0.1))
         fields = table_fields(self.payload)
         return DeltaSink(self.place.block(**block), fields, name=name, retry=retry)
 
@@ -233,6 +234,22 @@ def test_two_sinks_share_a_table(case: Case, monkeypatch: pytest.MonkeyPatch) ->
 
     assert case.place.rows() == sorted(every(0, 0, 6) + every(0, 0, 4))
     assert (case.held(), case.held("other")) == (6, 4)
+
+
+def test_sinks_that_run_at_the_same_time_share_a_table(case: Case) -> None:
+    case.sink().check()
+    names = ("one", "two", "three")
+
+    def run(name: str) -> None:
+        sink = case.sink(name, timeout_s=60)
+        for first in range(0, 15, 3):
+            sink.commit([case.task(sink, first, first + 3)])
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(run, names))
+
+    assert case.place.rows() == sorted(every(0, 0, 15) * 3)
+    assert [case.held(name) for name in names] == [15] * 3
 
 
 @pytest.mark.parametrize("block", [{}, UPSERT], ids=["Append", "Upsert"])
