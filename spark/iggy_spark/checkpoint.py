@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +76,7 @@ class Checkpoint:
             TopicRecreated: it was, and the job is not to start over.
         """
         others = [p.name for p in self._folder.iterdir() if INCARNATION.fullmatch(p.name)]
-        if restart or not others or incarnation in others:
-            return
-        raise TopicRecreated(
-            f"the topic was deleted and created again (now {incarnation}, this sink read "
-            f"{', '.join(sorted(others))}): set onTopicRecreated to Restart to read the new one "
-            "from its beginning"
-        )
+        check_lives(others, incarnation, restart=restart)
 
     def keep(self, incarnation: str) -> None:
         """Make durable what Spark has written: in a folder it is."""
@@ -129,6 +124,17 @@ class Checkpoint:
             return None
         plan = self.spark(incarnation) / "offsets" / str(max(numbers))
         return ends_of_plan(plan.read_text("utf-8"))
+
+
+def check_lives(known: Collection[str], incarnation: str, *, restart: bool) -> None:
+    """See `Checkpoint.check_incarnation`; `known` are those that the job has read."""
+    if restart or not known or incarnation in known:
+        return
+    raise TopicRecreated(
+        f"the topic was deleted and created again (now {incarnation}, this sink read "
+        f"{', '.join(sorted(known))}): set onTopicRecreated to Restart to read the new one "
+        "from its beginning"
+    )
 
 
 def ends_of_plan(text: str) -> Offsets:

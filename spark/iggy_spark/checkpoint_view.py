@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,7 @@ from iggy_spark.checkpoint import INCARNATION, ends_of_plan
 from iggy_spark.errors import SinkError
 from iggy_spark.job_config import JobConfig
 from iggy_spark.offsets import Offsets
+from iggy_spark.state import INITIAL_NAME
 
 
 class _Store(Protocol):
@@ -79,6 +81,16 @@ class CheckpointView:
             return None
         plan = self._get(f"{spark}/offsets/{max(numbers)}")
         return None if plan is None else ends_of_plan(plan.decode())
+
+    def first_start(self, incarnation: str) -> Offsets | None:
+        """Where the first batch begins, once that is written down.
+
+        Raises:
+            SinkError: the place cannot be read.
+            OffsetFormatError: another version has written it.
+        """
+        found = self._get(f"{incarnation}/state/{INITIAL_NAME}")
+        return None if found is None else Offsets.from_json(json.loads(found))
 
     def _names(self, below: str) -> list[str]:
         try:

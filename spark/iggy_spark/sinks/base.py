@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -127,6 +127,19 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """In the driver, at the end."""
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A sink whose target can be asked without a change to it."""
+
+    def held(self, incarnation: str) -> Mapping[int, Spans]:
+        """What can be seen there of an incarnation, also while a job writes; as `prepare` would
+        return it if nothing was left half done.
+
+        Raises:
+            SinkError, OptionError: as `prepare`.
+        """
 
 
 def still_ours() -> None:

@@ -93,10 +93,19 @@ class DeltaSink:
     def prepare(self, incarnation: str) -> Mapping[int, Spans]:
         """How far the table is. What earlier runs have staged goes: nothing refers to it."""
 
+        def clear() -> None:
+            with delta_place.asking(self._block):
+                self._staging.clear()
+
+        if self._merges:
+            self._retry.call(clear, what=self._target)
+        return self.held(incarnation)
+
+    def held(self, incarnation: str) -> Mapping[int, Spans]:
+        """How far the table is."""
+
         def look() -> dict[int, int]:
             with delta_place.asking(self._block):
-                if self._merges:
-                    self._staging.clear()
                 table = delta_place.load(self._block)
                 count = table.transaction_version(self._application(incarnation, PARTITIONS))
                 return self._held(table, incarnation, range(count or 0))

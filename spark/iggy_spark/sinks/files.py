@@ -97,15 +97,22 @@ class FilesSink:
 
     def prepare(self, incarnation: str) -> Mapping[int, Spans]:
         """Finish or drop what was interrupted, and see what is there."""
-        spans: dict[int, list[tuple[int, int]]] = {}
         try:
             self._place.settle(incarnation)
+        except (OSError, ValueError, s3.StoreError) as error:
+            raise self._failed("cannot be put in order", error) from error
+        return self.held(incarnation)
+
+    def held(self, incarnation: str) -> Mapping[int, Spans]:
+        """What is there, by the names of the files."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        try:
             for name in self._place.names():
                 found = file_names.parse(name)
                 if found is not None and found.incarnation == incarnation:
                     spans.setdefault(found.partition, []).append((found.first, found.end))
         except (OSError, ValueError, s3.StoreError) as error:
-            raise self._failed("cannot be put in order", error) from error
+            raise self._failed("cannot be read", error) from error
         return {partition: merge(found) for partition, found in sorted(spans.items())}
 
     def write_task(self, wanted: OffsetRange, portions: Iterable[Portion], task: Task) -> Written:

@@ -123,14 +123,30 @@ class JdbcSink:
                 places = self._make(connection)
             except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation) as error:
                 raise TransientError("another sink makes the same table just now") from error
-            query = sql.SQL(
-                "select partition, next_offset from {} where sink = %s and incarnation = %s"
-            ).format(places.quoted)
-            found = connection.execute(query, [self._sink, incarnation]).fetchall()
+            found = self._places(connection, places, incarnation)
             connection.commit()
-            return {number: ((0, end),) for number, end in sorted(found)}
+            return found
 
         return self._database.call(self._retry, work)
+
+    def held(self, incarnation: str) -> Mapping[int, Spans]:
+        """How far the table is. Nothing is made."""
+
+        def work(connection: Connection) -> Mapping[int, Spans]:
+            table = look(connection, self._table)
+            places = None if table is None else table.name.beside(PLACES)
+            if places is None or look(connection, places) is None:
+                return {}
+            return self._places(connection, places, incarnation)
+
+        return self._database.call(self._retry, work)
+
+    def _places(self, connection: Connection, places: Name, incarnation: str) -> dict[int, Spans]:
+        query = sql.SQL(
+            "select partition, next_offset from {} where sink = %s and incarnation = %s"
+        ).format(places.quoted)
+        found = connection.execute(query, [self._sink, incarnation]).fetchall()
+        return {number: ((0, end),) for number, end in sorted(found)}
 
     def _make(self, connection: Connection) -> Name:
         """The table of places, made with the target where either is missing."""
