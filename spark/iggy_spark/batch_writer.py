@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
+from iggy_spark.carriers import Carrier
 from iggy_spark.errors import IggySparkError
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.limits import BadLimits
 from iggy_spark.progress import ProgressListener
-from iggy_spark.sinks.base import Sink, Written
 from iggy_spark.stop import Stop
 
 
@@ -24,7 +23,7 @@ class BatchWriter:
 
     def __init__(
         self,
-        sink: Sink,
+        carrier: Carrier,
         listener: ProgressListener,
         stop: Stop,
         *,
@@ -33,7 +32,7 @@ class BatchWriter:
         metrics: JobMetrics,
     ) -> None:
         """`stop` is looked at before every batch; `keep` makes its plan durable."""
-        self._sink, self._listener, self._stop = sink, listener, stop
+        self._carrier, self._listener, self._stop = carrier, listener, stop
         self._keep, self._limits, self._metrics = keep, limits, metrics
         self.running = False
         self.refused = False
@@ -41,7 +40,7 @@ class BatchWriter:
         self.failure: IggySparkError | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Write one batch; collecting the frame is what makes the tasks run."""
+        """Write one batch."""
         self.running = True
         try:
             self.refused = self._stop.asked
@@ -49,11 +48,10 @@ class BatchWriter:
                 raise StopRequested("stopping: no further batch is begun")
             self._keep()
             with self._metrics.writing():
-                rows = frame.collect()
-                results = [Written.from_json(json.loads(row["result"])) for row in rows]
+                results = self._carrier.write(frame, batch)
                 if self._limits is not None:
-                    self._limits.check_batch(results)
-                self._sink.commit(results)
+                    self._limits.check_batch(results or ())
+                self._carrier.commit(results or ())
             self._listener.batch_written(batch, results)
             self.last_batch = batch
         except IggySparkError as error:

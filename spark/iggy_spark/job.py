@@ -23,26 +23,27 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from iggy_spark import (
+    carriers,
     connections,
     driver_mark,
     errors,
     job_config,
+    job_starts,
     options,
     s3,
     session,
-    sink_source,
 )
 from iggy_spark.alive import Sign
 from iggy_spark.batch_writer import BatchWriter
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.connections import Connection
 from iggy_spark.dead_letters import DeadLetters
-from iggy_spark.errors import BrokerUnavailable, DataLoss, Fenced, IggySparkError, SinkError
+from iggy_spark.errors import BrokerUnavailable, Fenced, IggySparkError, SinkError
 from iggy_spark.job_config import JobConfig
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.job_mirror import JobMirror
 from iggy_spark.limits import bad_limits
-from iggy_spark.offsets import EARLIEST, LATEST, TopicState
+from iggy_spark.offsets import TopicState
 from iggy_spark.options import ReadOptions
 from iggy_spark.outlook import Lookout
 from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
@@ -199,11 +200,11 @@ class Job:
     def _query(self, spark: SparkSession, run: Run) -> None:
         listener = ProgressListener(self._reporter, self._metrics, moved=self._sign.moved)
         spark.streams.addListener(listener)
-        spark.dataSource.register(sink_source.SinkSource)
         incarnation = run.incarnation
+        way = carriers.carrier(self._config, self._sink, run.covered, run.mark, letters=run.letters)
         keep = partial(run.checkpoint.keep, incarnation)
         writer = BatchWriter(
-            self._sink,
+            way,
             listener,
             self._stop,
             keep=keep,
@@ -218,8 +219,7 @@ class Job:
             "startingOffsets": self._starting_offsets(run),
             "offsetMirror": "off",  # the source's helper would be a second member
         }
-        own = sink_source.own_options(self._config, run.covered, run.mark, letters=run.letters)
-        frame = spark.readStream.format(sink_source.FORMAT).options(**given, **own).load()
+        frame = way.read(spark, given)
         trigger = frame.writeStream.queryName(self._config.name).foreachBatch(writer)
         trigger = trigger.option("checkpointLocation", str(run.checkpoint.spark(incarnation)))
         if self._config.available_now or run.letters:
@@ -242,35 +242,17 @@ class Job:
             spark.streams.removeListener(listener)
 
     def _starting_offsets(self, run: Run) -> str:
-        """Where a first start begins. A lost checkpoint goes on where the target stands, or, for a
-        target that keeps nothing, where the mirror does; only then comes the declared start.
-
-        Raises:
-            DataLoss: the target holds messages that the broker no longer counts.
-        """
-        earliest = self._config.sink.starting_offsets == "Earliest" or run.letters
+        """For `startingOffsets`; see `job_starts`."""
         connection = Connection(run.options)
-        positions = {}
-        for number, end in run.found.ends.items():
-            spans = run.covered.get(number)
-            if spans:
-                self._check_tail(number, held=spans[-1][1], end=end)
-                positions[number] = spans[0][1]
-                continue
-            mirrored = not run.letters and (not self._sink.keeps_place or not earliest)
-            stored = connection.stored(self._config.name, number) if mirrored else None
-            positions[number] = (
-                stored + 1 if stored is not None else EARLIEST if earliest else LATEST
-            )
-        return json.dumps(as_text_keys(positions))
-
-    def _check_tail(self, number: int, *, held: int, end: int) -> None:
-        if held > end and self._options.fail_on_data_loss:
-            raise DataLoss(
-                f"partition {number}: the target holds offsets up to {held - 1}, but the partition "
-                f"ends at {end}: was the topic purged, or did the broker lose its tail? New "
-                "messages get old offsets and would be taken for written ones"
-            )
+        starts = job_starts.find(
+            self._config,
+            run.found,
+            run.covered,
+            letters=run.letters,
+            keeps_place=self._sink.keeps_place,
+            stored=partial(connection.stored, self._config.name),
+        )
+        return json.dumps(as_text_keys({number: at.position for number, at in starts.items()}))
 
     def _watch(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
         """Wait for the query's end, and end it between two batches when asked to."""

@@ -69,6 +69,14 @@ def as_text_keys(positions: Mapping[int, int]) -> dict[str, int]:
     return {str(number): position for number, position in sorted(positions.items())}
 
 
+def _counts(results: Iterable[Written]) -> dict[str, int]:
+    counts = dict.fromkeys(COUNTS, 0)
+    for result in results:
+        for name in counts:
+            counts[name] += getattr(result, name)
+    return counts
+
+
 class ProgressListener(StreamingQueryListener):
     """Turns Spark's progress events into ours, with the counts that the tasks handed back."""
 
@@ -81,17 +89,15 @@ class ProgressListener(StreamingQueryListener):
         self._reporter, self._metrics = reporter, metrics
         self._moved = moved
         self._lock = threading.Lock()
-        self._results: dict[int, dict[str, int]] = {}
+        self._results: dict[int, dict[str, int] | None] = {}
         self.ended = threading.Event()
 
-    def batch_written(self, batch: int, results: Iterable[Written]) -> None:
-        """Remember what a batch did until Spark says that it is done."""
-        counts = dict.fromkeys(COUNTS, 0)
-        for result in results:
-            for name in counts:
-                counts[name] += getattr(result, name)
+    def batch_written(self, batch: int, results: Iterable[Written] | None) -> None:
+        """Remember what a batch did until Spark says that it is done. None: nobody has counted; the
+        rows that Spark has read stand for it then.
+        """
         with self._lock:
-            self._results[batch] = counts
+            self._results[batch] = None if results is None else _counts(results)
             while len(self._results) > BATCHES_WAITING_MAX:
                 del self._results[min(self._results)]
 
@@ -103,9 +109,11 @@ class ProgressListener(StreamingQueryListener):
         self._moved()
         progress = event.progress
         with self._lock:
-            counts = self._results.pop(progress.batchId, None)
+            if progress.batchId not in self._results:
+                return
+            counts = self._results.pop(progress.batchId)
         if counts is None:
-            return
+            counts = _counts(()) | {"rows": progress.numInputRows}
         source = progress.sources[0]
         committed = Offsets.from_json(json.loads(source.endOffset))
         # Spark 4.3 has no latest offset for a batch that it repeats after a restart.

@@ -73,6 +73,11 @@ def _build(
 
             assert sink.iggy is not None, "checked with the configuration"
             return IggySink(sink.iggy, config, reach)
+        case "Custom":
+            from iggy_spark.sinks.custom import CustomSink
+
+            assert sink.custom is not None, "checked with the configuration"
+            return CustomSink(sink.custom, config)
     known = ", ".join(BLOCKS)
     raise OptionError(f"sink.type: {sink.type} is not in this version, choose from {known}")
 
