@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from dead_letter_topics import letters
 from iggy_spark.errors import BadPayload, DataLoss
-from iggy_spark.messages import read_headers
-from iggy_wire import batch
-from iggy_wire.primitives import Consumer, PollingStrategy
 from jdbc_cases import Scene
 from postgres import Postgres, running_postgres
 from sink_jobs import PROCESS_S, Setup, documents, every, is_over, start
@@ -123,25 +121,11 @@ def test_a_row_that_violates_a_constraint_becomes_a_dead_letter(
 
     assert rows(scene) == [row for row in every(p0=1000) if row[1] != 617]
     assert [total(events, name) for name in ("rows", "rejected", "dead")] == [999, 1, 1]
-    ((payload, headers),) = dead_letters(topic)
-    assert payload == documents(617, 618)[0]
+    ((letter, headers),) = letters(topic)
+    assert letter.payload == documents(617, 618)[0]
     assert headers["iggy.dlq.offset"] == 617
     assert (headers["iggy.dlq.stage"], headers["iggy.dlq.error_class"]) == ("write", "23514")
     assert "orders_number_check" in str(headers["iggy.dlq.error"])
-
-
-def dead_letters(topic: Topic) -> list[tuple[bytes, Any]]:
-    polled = topic.client.poll(
-        topic.stream,
-        "dead",
-        0,
-        consumer=Consumer.plain("reader"),
-        strategy=PollingStrategy.offset(0),
-        count=100,
-        auto_commit=False,
-    )
-    found = batch.messages(polled.region)
-    return [(bytes(one.payload), read_headers(memoryview(one.headers))) for one in found]
 
 
 def test_what_was_refused_comes_before_what_was_sent_later(
@@ -181,7 +165,7 @@ def test_an_outage_sets_nothing_aside(spark: SparkSession, topic: Topic, tmp_pat
         back.join()
         assert rows(scene) == every(p0=200)
         assert [total(events, name) for name in ("rows", "dead", "rejected")] == [100, 0, 0]
-        assert dead_letters(topic) == []
+        assert letters(topic) == []
 
 
 def test_the_last_state_of_each_key(

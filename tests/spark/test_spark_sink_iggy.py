@@ -13,15 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker_process import BrokerProcess
-from iggy_client import Client
+from dead_letter_topics import messages_in
 from iggy_spark import connections, job_config, options
 from iggy_spark.errors import BrokerRefused, OptionError, SinkError
 from iggy_spark.messages import read_headers
 from iggy_spark.sinks.iggy import IggySink
-from iggy_wire import batch
 from iggy_wire.batch import Message
 from iggy_wire.options import Option, options_bytes
-from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy
+from iggy_wire.primitives import Partitioning
 from sink_cases import SCHEMA, PlayedTask, portions, wanted
 from sink_contract import Row, SinkContract, Target
 from sink_jobs import Setup, documents
@@ -30,19 +29,6 @@ if TYPE_CHECKING:
     from conftest import Topic
 
 TRACE = options_bytes((Option.of("trace", "abc"),))
-
-
-def copies(client: Client, stream: str, topic: str, partition: int) -> list[Message]:
-    polled = client.poll(
-        stream,
-        topic,
-        partition,
-        consumer=Consumer.plain("reader"),
-        strategy=PollingStrategy.offset(0),
-        count=10_000,
-        auto_commit=False,
-    )
-    return list(batch.messages(polled.region))
 
 
 @dataclass(frozen=True)
@@ -74,7 +60,7 @@ class Copy:
         found = [
             read_headers(memoryview(message.headers))
             for partition in range(2)
-            for message in copies(self.topic.client, self.topic.stream, "copy", partition)
+            for message in messages_in(self.topic.client, self.topic.stream, "copy", partition)
         ]
         places = ("partition", "offset")
         return sorted(tuple(int(one[f"iggy.origin.{name}"]) for name in places) for one in found)  # type: ignore[misc]
@@ -103,7 +89,7 @@ def test_a_copy_goes_to_the_partition_of_the_same_number(copy: Copy) -> None:
     span = wanted(0, 4, 1)
     copy.sink().write_task(span, portions(span), PlayedTask())
 
-    found = copies(copy.topic.client, copy.topic.stream, "copy", 1)
+    found = messages_in(copy.topic.client, copy.topic.stream, "copy", 1)
     assert [json.loads(message.payload)["number"] for message in found] == [0, 1, 2, 3]
     assert "iggy_offset" not in json.loads(found[0].payload)
     with pytest.raises(SinkError, match=r"partition 2 has none of its number .* has 2: add"):
@@ -136,8 +122,8 @@ def test_a_job_copies_bytes_and_headers(
     setup.run(spark)
     setup.run(spark)
 
-    first = copies(topic.client, topic.stream, "copy", 0)
-    (other,) = copies(topic.client, topic.stream, "copy", 1)
+    first = messages_in(topic.client, topic.stream, "copy", 0)
+    (other,) = messages_in(topic.client, topic.stream, "copy", 1)
     assert [message.payload for message in first] == documents(0, 20)
     assert other.payload == payload
     headers = read_headers(memoryview(other.headers))

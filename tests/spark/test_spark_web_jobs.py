@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from dead_letter_topics import messages_in
 from iggy_spark.errors import BadPayload, SinkError
 from iggy_spark.messages import read_headers
-from iggy_wire import batch
 from iggy_wire.batch import Message
 from iggy_wire.options import Option, options_bytes
-from iggy_wire.primitives import Consumer, Partitioning, PollingStrategy
+from iggy_wire.primitives import Partitioning
 from played_server import LOST, Reply
 from played_targets import Document, PlayedElasticsearch, PlayedQuickwit, PlayedService
 from sink_jobs import Setup, documents, every
@@ -49,19 +49,6 @@ def job(topic: Topic, folder: Path, **sink: Any) -> Setup:
 
 def rows(found: list[Document]) -> list[tuple[int, int]]:
     return sorted((one["iggy_partition_id"], one["iggy_offset"]) for one in found)
-
-
-def letters(topic: Topic) -> list[Message]:
-    polled = topic.client.poll(
-        topic.stream,
-        "dead",
-        0,
-        consumer=Consumer.plain("reader"),
-        strategy=PollingStrategy.offset(0),
-        count=1000,
-        auto_commit=False,
-    )
-    return list(batch.messages(polled.region))
 
 
 def test_what_is_repeated_changes_nothing(
@@ -115,7 +102,7 @@ def test_an_outage_loses_nothing_and_makes_no_dead_letter(
     assert rows(search.documents()) == every(p0=100)
     assert topic.stored("lake", 0) == 99
     assert too_far == []
-    assert letters(topic) == []
+    assert messages_in(topic.client, topic.stream, "dead") == []
 
 
 def test_a_document_that_is_refused_becomes_a_dead_letter(
@@ -137,7 +124,7 @@ def test_a_document_that_is_refused_becomes_a_dead_letter(
     events = setup.run(spark)
 
     assert rows(search.documents()) == [row for row in every(p0=10) if row[1] != 3]
-    (letter,) = letters(topic)
+    (letter,) = messages_in(topic.client, topic.stream, "dead")
     assert letter.payload == payloads[3]
     headers = read_headers(memoryview(letter.headers))
     assert headers["trace"] == "abc"
@@ -174,7 +161,9 @@ def test_a_service_gets_all_but_the_message_that_it_does_not_want(
 
         offsets = [message["metadata"]["offset"] for message in server.messages]
     assert offsets == [n for n in range(50) if n != 17]
-    assert [letter.payload for letter in letters(topic)] == documents(17, 18)
+    assert [
+        letter.payload for letter in messages_in(topic.client, topic.stream, "dead")
+    ] == documents(17, 18)
 
 
 def test_a_refused_message_waits_for_its_turn(

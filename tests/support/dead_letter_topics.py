@@ -1,9 +1,10 @@
-"""What lies in the topic of dead letters that tests name `dead`."""
+"""What lies in a topic, and in that of dead letters, which tests name `dead`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from iggy_client import Client
 from iggy_spark.messages import read_headers
 from iggy_wire import batch
 from iggy_wire.batch import Message
@@ -14,15 +15,21 @@ if TYPE_CHECKING:
     from conftest import Topic
 
 
-def letters(topic: Topic) -> list[tuple[Message, dict[str, Value]]]:
-    polled = topic.client.poll(
-        topic.stream,
-        "dead",
-        0,
+def messages_in(client: Client, stream: str, topic: str, partition: int = 0) -> list[Message]:
+    """The first 10,000 of a partition."""
+    polled = client.poll(
+        stream,
+        topic,
+        partition,
         consumer=Consumer.plain("reader"),
         strategy=PollingStrategy.offset(0),
         count=10_000,
         auto_commit=False,
     )
-    found = batch.messages(polled.region)
+    return list(batch.messages(polled.region))
+
+
+def letters(topic: Topic) -> list[tuple[Message, dict[str, Value]]]:
+    """Each dead letter, and its headers."""
+    found = messages_in(topic.client, topic.stream, "dead")
     return [(message, read_headers(memoryview(message.headers))) for message in found]
