@@ -68,6 +68,11 @@ def _build(
             return _table(config, retry)
         case "Elasticsearch" | "Quickwit" | "Http" | "ClickHouse":
             return _web_service(config, retry)
+        case "Mongo":
+            from iggy_spark.sinks.mongo import MongoSink
+
+            assert sink.mongo is not None, "checked with the configuration"
+            return MongoSink(sink.mongo, config.payload, retry=retry)
         case "Iggy":
             from iggy_spark.sinks.iggy import IggySink
 
