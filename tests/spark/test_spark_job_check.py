@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from iggy_client import Client
-from iggy_spark import errors, job_check, sink_job
+from iggy_spark import errors, job_check, job_config, sink_job
 from iggy_spark.connections import Connection
 from iggy_spark.offsets import Offsets, QueryOffsets
 from iggy_spark.options import parse
-from iggy_spark.sinks import file_names
+from iggy_spark.retry import Retry
+from iggy_spark.sinks import file_names, registry
 from iggy_spark.sinks.file_names import FileName
 from iggy_spark.state import write_initial
 from iggy_wire.primitives import Consumer
 from jdbc_cases import Scene
 from postgres import Postgres
 from remote_checkpoint import RemoteCheckpoint
+from sink_cases import PlayedTask, portions, wanted
 from sink_jobs import LOGIN, Setup, documents
 
 if TYPE_CHECKING:
@@ -219,6 +221,42 @@ def test_a_database_is_asked_and_nothing_is_made(
     assert [row["start"] for row in before["partitions"]] == ["earliest", "earliest"]
     assert (code, scene.run(query)) == (0, [])
     assert "target holds   nothing" in lines
+
+
+@pytest.mark.parametrize("kind", ["Delta", "Iceberg"])
+def test_a_table_of_a_lake_is_asked_and_not_made(
+    setup: Setup, topic: Topic, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": str(tmp_path)}
+    block = {
+        "Delta": {"path": str(setup.lake)},
+        "Iceberg": {"table": "shop.orders", "catalog": catalog},
+    }[kind]
+    payload = setup.value["sink"]["payload"]
+    setup.value["sink"] = {"type": kind, kind.lower(): block, "payload": payload}
+
+    before = explained(setup, capsys)
+
+    assert [(row["target"], row["by"]) for row in before["partitions"]] == [(None, "settings")] * 2
+    assert not setup.lake.exists()
+    assert not list(tmp_path.rglob("*.metadata.json"))
+    _write(setup, life(topic), 4)
+    after = explained(setup, capsys)
+    assert [(row["target"], row["start"], row["by"]) for row in after["partitions"]] == [
+        (4, 4, "target"),
+        (None, "earliest", "settings"),
+    ]
+
+
+def _write(setup: Setup, incarnation: str, end: int) -> None:
+    """What a job does, without Spark: one range of partition 0."""
+    config = job_config.load(setup.write())
+    sink = registry.build(config, show=lambda line: None, retry=Retry(config.retry_policy))
+    sink.check()
+    sink.prepare(incarnation)
+    span = wanted(0, end, incarnation=incarnation)
+    found = portions(span, payload=config.payload, made=lambda n: documents(n, n + 1)[0])
+    sink.commit([sink.write_task(span, found, PlayedTask())])
 
 
 @pytest.mark.parametrize("command", ["check", "explain-offsets"])

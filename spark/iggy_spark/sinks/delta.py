@@ -102,11 +102,13 @@ class DeltaSink:
         return self.held(incarnation)
 
     def held(self, incarnation: str) -> Mapping[int, Spans]:
-        """How far the table is."""
+        """How far the table is; one that is not there holds nothing."""
 
         def look() -> dict[int, int]:
             with delta_place.asking(self._block):
-                table = delta_place.load(self._block)
+                table = self._found()
+                if table is None:
+                    return {}
                 count = table.transaction_version(self._application(incarnation, PARTITIONS))
                 return self._held(table, incarnation, range(count or 0))
 

@@ -107,12 +107,12 @@ class IcebergSink:
         return self.held(incarnation)
 
     def held(self, incarnation: str) -> Mapping[int, Spans]:
-        """The same: nothing is ever left half done."""
+        """The same: nothing is ever left half done. A table that is not there holds nothing."""
 
         def look() -> Lives:
             with iceberg_catalog.opened(self._block) as catalog:
-                table = iceberg_catalog.table_of(catalog, self._block)
-                return lives_of(table.metadata, self._property)
+                table = self._found(catalog)
+                return {} if table is None else lives_of(table.metadata, self._property)
 
         lives = self._retry.call(look, what=self._target)
         return table_place.spans_of(lives.get(incarnation, {}))
