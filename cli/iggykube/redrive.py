@@ -14,6 +14,8 @@ from iggykube.running import read_snapshot
 
 TAKEN_S_MAX: Final = 60.0
 """The instance looks several times a second, but it may be busy with a change of its files."""
+FORGOTTEN_S: Final = 5.0
+"""How long a snapshot may be behind what the instance has done."""
 _PAUSE_S: Final = 0.1
 
 
@@ -61,21 +63,30 @@ class Request:
         Raises LocalError if the sink fails for good, if a later request takes its place, or if the
         instance ends or does not take it.
         """
-        deadline_s = time.monotonic() + TAKEN_S_MAX
+        last = RedriveRow(self._redrive.request)
+        news_s = time.monotonic()
         while True:
             found = self._row()
-            ours = found.redrive if self._is_ours(found.redrive) else None
-            if ours is not None and ours.state is RedriveState.DONE:
-                counts = {"written": ours.written, "failed": ours.failed}
-                return Outcome(self._sink, ours.request, ours.state, **counts)
-            self._check(found, ours)
-            if ours is None and time.monotonic() > deadline_s:
+            if found.redrive is not None and found.redrive.request == last.request:
+                last, news_s = found.redrive, time.monotonic()
+                self._check_failed(found, last)
+            silent_s = time.monotonic() - news_s
+            if last.state is RedriveState.DONE or self._is_forgotten(silent_s):
+                counts = {"written": last.written, "failed": last.failed}
+                return Outcome(self._sink, last.request, RedriveState.DONE, **counts)
+            if silent_s > TAKEN_S_MAX:
                 fix = "stop and start it with this version of iggykube"
                 raise LocalError(f"the instance does not take the request: {fix}")
             time.sleep(_PAUSE_S)
 
-    def _is_ours(self, row: RedriveRow | None) -> bool:
-        return row is not None and row.request == self._redrive.request
+    def _is_forgotten(self, silent_s: float) -> bool:
+        """Whether it was done, and a change of the files has started the sink anew before that was
+        told. Raises LocalError if a later request has taken its place.
+        """
+        left = redrives.asked_of(self._folders, self._sink)
+        if left is not None and left.request != self._redrive.request:
+            raise LocalError(f"a later request for sink {self._sink} has taken the place of this")
+        return left is None and silent_s > FORGOTTEN_S
 
     def _row(self) -> SinkRow:
         snapshot = read_snapshot(self._folders)
@@ -84,10 +95,7 @@ class Request:
         except KeyError:
             raise LocalError(f"sink {self._sink} is in no file any more") from None
 
-    def _check(self, found: SinkRow, ours: RedriveRow | None) -> None:
-        left = redrives.asked_of(self._folders, self._sink)
-        if left is not None and left.request != self._redrive.request:
-            raise LocalError(f"a later request for sink {self._sink} has taken the place of this")
-        if ours is not None and found.state is SinkState.FAILED:
+    def _check_failed(self, found: SinkRow, ours: RedriveRow) -> None:
+        if found.state is SinkState.FAILED and ours.state is not RedriveState.DONE:
             rest = "what is left is redriven when it starts again"
             raise LocalError(f"sink {self._sink} failed: {found.reason}; {rest}")

@@ -18,10 +18,11 @@ from iggy_client.client import Client
 from iggy_wire.batch import Message
 from iggy_wire.options import Option, ValueKind, options_bytes
 from iggy_wire.primitives import Partitioning
+from iggykube import view
 from iggykube.errors import LocalError
 from iggykube.letters import GROUPS_MAX, counted
-from iggykube.local import Folders, LocalInstance, Ports, load_resources, redrives
-from iggykube.local.redrives import Redrive, RedriveState
+from iggykube.local import Folders, LocalInstance, Ports, SinkRow, load_resources, redrives
+from iggykube.local.redrives import Redrive, RedriveRow, RedriveState
 from iggykube.local.snapshot import SinkState
 from iggykube.redrive import Request
 
@@ -203,6 +204,39 @@ def test_a_later_request_takes_the_place_of_an_earlier_one(shop: LocalInstance) 
 
     with pytest.raises(LocalError, match="a later request"):
         earlier.wait()
+
+
+def test_a_request_that_was_done_unseen_is_done(
+    shop: LocalInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iggykube.redrive.FORGOTTEN_S", 0.2)
+    request = Request(shop.folders, "orders.lake", Redrive("a"))
+    request.ask()
+    redrives.done(shop.folders, "orders.lake", "a")  # and the sink was started anew at once
+
+    outcome = request.wait()
+
+    assert (outcome.state, outcome.written) == (RedriveState.DONE, 0)
+
+
+def test_an_instance_that_takes_nothing_is_told(
+    shop: LocalInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iggykube.redrive.TAKEN_S_MAX", 0.2)
+    request = Request(shop.folders, "orders.lake", Redrive("a"))
+    request.ask()
+
+    with pytest.raises(LocalError, match="does not take the request"):
+        request.wait()
+
+
+def test_the_status_of_a_sink_has_its_last_request(capsys: pytest.CaptureFixture[str]) -> None:
+    row = RedriveRow("a", RedriveState.RUNNING, written=1200, failed=3)
+    sink = SinkRow("orders.lake", "Files", SinkState.RUNNING, redrive=row)
+
+    view.console().print(view.sink_details("shop", "orders", sink))
+
+    assert "redrive   Running: 1,200 written, 3 failed again" in capsys.readouterr().out
 
 
 def test_what_is_no_request_asks_for_nothing(tmp_path: Path) -> None:

@@ -110,9 +110,10 @@ class SinkProcess:
         self._started_s, self._restart_s, self._error = now_s, None, ""
 
     def _redrive_block(self) -> dict[str, Any]:
-        """A job without dead letters would refuse it."""
+        """What is still to be done. A job without dead letters would refuse it."""
         errors = self.plan.job["sink"].get("errors", {})
-        if self._asked is None or "deadLetter" not in errors:
+        is_done = self.redrive is not None and self.redrive.state is RedriveState.DONE
+        if self._asked is None or is_done or "deadLetter" not in errors:
             return {}
         return {"redrive": block(self._asked)}
 
