@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from iggy_spark import blocks
 from iggy_spark.errors import BadPayload, OptionError, SinkError
 from iggy_spark.payload import Payload
 from iggy_spark.sinks import clickhouse_parts
+from iggy_spark.sinks.base import Portion
 from iggy_spark.sinks.clickhouse import ClickHouseSink
 from iggy_spark.sinks.rows import table_fields
 from played_server import LOST, Reply
 from quick_retry import quick
-from sink_cases import PlayedTask, declare, portions, wanted
+from sink_cases import INCARNATION, NEXT_LIFE, PlayedTask, declare, portions, wanted
 from sink_contract import REFUSED, Row, SinkContract, Target
 
 COLUMNS = """
@@ -254,6 +256,25 @@ def test_large_messages_make_small_parts(
     assert tokens == ["0-4", "5-5", "6-10", "11-11"]
     assert target.server.tokens() == tokens * 2
     assert target.rows() == offsets(0, 12)
+
+
+def test_dead_letters_that_come_back_are_inserts_of_their_own(target: TableTarget) -> None:
+    """They have places of another topic, in any order, and some are there twice."""
+    span = wanted(100, 107, incarnation=NEXT_LIFE)  # of the letters
+
+    def letters() -> Iterator[Portion]:
+        for first, partition in [(6, 0), (2, 0), (2, 1), (2, 0)]:
+            for portion in portions(wanted(first, first + 2)):
+                yield replace(portion, messages=replace(portion.messages, partition=partition))
+
+    for _ in range(2):
+        task = PlayedTask()
+        target.sink().write_task(span, letters(), task)
+
+        assert task.refusals == []
+        assert target.rows() == sorted([*offsets(2, 4), *offsets(2, 4), *offsets(6, 8)])
+
+    assert f"'orders.wares/{INCARNATION}/1/3-3'" in target.server.statements[5]
 
 
 @pytest.mark.parametrize("code", [159, 202, 209, 210, 241, 242, 252, 319, 999])

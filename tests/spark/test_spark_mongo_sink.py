@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from iggy_spark import blocks
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.payload import Payload
 from iggy_spark.sinks import mongo, mongo_documents
+from iggy_spark.sinks.base import Portion
 from iggy_spark.sinks.mongo import MongoSink
 from played_mongo import CLOSED, LOST, Document, PlayedMongo
 from quick_retry import quick
-from sink_cases import INCARNATION, PlayedTask, declare, portions, wanted
+from sink_cases import INCARNATION, NEXT_LIFE, PlayedTask, declare, portions, wanted
 from sink_contract import REFUSED, Row, SinkContract, Target, batch
 from sink_contract import every as every_row
 
@@ -130,6 +132,21 @@ def test_a_document_lies_under_the_place_of_its_message(
         "iggy_offset": 1,
         "iggy_timestamp": datetime.datetime(2026, 12, 31, 23, 59, 59, 999000),  # noqa: DTZ001
     }
+
+
+def test_dead_letters_that_come_back_keep_their_place(
+    server: PlayedMongo, target: CollectionTarget
+) -> None:
+    def letters() -> Iterator[Portion]:
+        for partition in (0, 1):
+            for portion in portions(wanted(2, 4)):
+                yield replace(portion, messages=replace(portion.messages, partition=partition))
+
+    target.sink().write_task(wanted(9, 13, incarnation=NEXT_LIFE), letters(), PlayedTask())
+
+    assert list(server.collections["orders"]) == [
+        f"{INCARNATION}-{place}" for place in ("0-2", "0-3", "1-2", "1-3")
+    ]
 
 
 def test_types_of_bson(server: PlayedMongo, target: CollectionTarget) -> None:

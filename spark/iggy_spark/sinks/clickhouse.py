@@ -89,10 +89,9 @@ class ClickHouseSink:
             OptionError: the table has changed, and does not go with the payload any more.
         """
         rows = size_bytes = 0
-        job = f"{self._name}/{wanted.incarnation}/{wanted.partition}"
         with self._web() as web:
             targets = self._retry.call(lambda: self._targets(web), what=self._place.name)
-            insert = _Insert(web, self._retry, self._place.name, self._table, targets, job)
+            insert = _Insert(web, self._retry, self._place.name, self._table, targets, self._name)
             for part in clickhouse_parts.parts(wanted, portions):
                 table, refused = part.rows(), 0
                 for bad in insert.send(part, table):
@@ -124,14 +123,14 @@ class ClickHouseSink:
 
 @dataclass(frozen=True, slots=True)
 class _Insert:
-    """Inserts into one table, for one partition of a topic."""
+    """Inserts into one table."""
 
     web: Web
     retry: Retry
     target: str  # for errors
     table: str  # as it stands in a statement
     columns: Sequence[Target]
-    job: str  # what all tokens begin with
+    sink: str  # its name, which all tokens begin with
 
     def send(self, part: Part, rows: pa.Table) -> Iterator[Refusal]:
         """Insert a part, which has these rows; those that are refused."""
@@ -157,8 +156,7 @@ class _Insert:
             yield Refusal(int(offsets[row]), "write", reason.kind, reason.message)
 
     def _run(self, part: Part, block: pa.Table, offsets: Numbers, run: Run) -> Refused | None:
-        first, last = part.span(offsets, run)
-        statement = self._statement(f"{self.job}/{first}-{last}")
+        statement = self._statement(f"{self.sink}/{part.name(offsets, run)}")
         stream = _stream(block.slice(run[0], run[1] - run[0]))
         return self.retry.call(
             lambda: clickhouse_server.insert(self.web, statement, stream), what=self.target

@@ -1,7 +1,8 @@
 """A range in parts, one insert each, cut so that whoever writes it again cuts it alike. Pure.
 
 Parts end at multiples of PART_OFFSETS, and earlier where the messages in them are large. Both
-depend on the topic alone: not on how the messages came, and not on what becomes of them.
+depend on the topic alone: not on how the messages came, and not on what becomes of them. Dead
+letters on their way back are messages of other places, in any order: each is a part.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ class Part:
         at = bisect_right(self.portions, offset, key=lambda one: one.messages.offsets[0])
         return self.portions[at - 1]
 
-    def span(self, offsets: Numbers, run: tuple[int, int]) -> tuple[int, int]:
-        """First and last offset of some of its rows, which have these offsets. What is refused or
-        filtered in between does not change it; the rows at its ends stand for the part's own ends.
+    def name(self, offsets: Numbers, run: tuple[int, int]) -> str:
+        """Where some of its rows, which have these offsets, come from. What is refused or filtered
+        in between does not change it; the rows at its ends stand for the part's own ends.
         """
         first = self.first if run[0] == 0 else int(offsets[run[0]])
         end = self.end if run[1] == len(offsets) else int(offsets[run[1]])
-        return first, end - 1
+        known = self.portions[0].messages
+        return f"{known.incarnation}/{known.partition}/{first}-{end - 1}"
 
 
 def parts(
@@ -63,7 +65,11 @@ def parts(
     """The parts of a range that hold messages, in order; portions are read as they are needed."""
     cutter = _Cutter(wanted, offsets_max or PART_OFFSETS, bytes_max or PART_BYTES_MAX)
     for portion in portions:
-        yield from cutter.add(portion)
+        known = portion.messages
+        if (known.incarnation, known.partition) == (wanted.incarnation, wanted.partition):
+            yield from cutter.add(portion)
+        else:
+            yield from _singles(portion)
     if cutter.part is not None:
         yield cutter.part
 
@@ -108,6 +114,11 @@ class _Cutter:
         room = self.bytes_max - part.size_bytes
         stop = int(np.searchsorted(ends, ends[at] + room, side="right")) - 1
         return max(stop, at if part.portions else at + 1)
+
+
+def _singles(portion: Portion) -> Iterator[Part]:
+    for row, offset in enumerate(row_offsets(portion.rows).tolist()):
+        yield Part(offset, offset + 1, [portion], [portion.rows.slice(row, 1)])
 
 
 def _add(part: Part, portion: Portion, places: Numbers, *, size_bytes: int) -> None:

@@ -109,7 +109,7 @@ class MongoSink:
         with mongo_server.connect(self._settings) as client:
             target = mongo_server.collection_of(client, self._settings)
             for portion in portions:
-                bulk = self._bulk(target, wanted, portion, documents)
+                bulk = self._bulk(target, portion, documents)
                 refusals = bulk.send()
                 task.refuse(portion, refusals)
                 rows += portion.rows.num_rows - len(refusals)
@@ -120,7 +120,6 @@ class MongoSink:
     def _bulk(
         self,
         target: Collection[Document],
-        wanted: OffsetRange,
         portion: Portion,
         documents: BsonDocuments,
     ) -> _Bulk:
@@ -128,7 +127,8 @@ class MongoSink:
         bulk = _Bulk(target, self._settings, self._retry, offsets)
         ids: Sequence[Value]
         if self._settings.id_field is None:
-            ids = [f"{wanted.incarnation}-{wanted.partition}-{offset}" for offset in offsets]
+            known = portion.messages  # dead letters on their way back have other places than ours
+            ids = [f"{known.incarnation}-{known.partition}-{offset}" for offset in offsets]
         else:
             ids = field_values(self._payload, self._settings.id_field)(portion.rows)
         for row, (id_, fields) in enumerate(zip(ids, documents.of(portion.rows), strict=True)):

@@ -66,13 +66,8 @@ def _build(
             return ConsoleSink(show)
         case "Iceberg" | "Delta" | "Jdbc":
             return _table(config, retry)
-        case "Elasticsearch" | "Quickwit" | "Http" | "ClickHouse":
-            return _web_service(config, retry)
-        case "Mongo":
-            from iggy_spark.sinks.mongo import MongoSink
-
-            assert sink.mongo is not None, "checked with the configuration"
-            return MongoSink(sink.mongo, config.payload, retry=retry)
+        case "Elasticsearch" | "Quickwit" | "Http" | "ClickHouse" | "Mongo":
+            return _service(config, retry)
         case "Iggy":
             from iggy_spark.sinks.iggy import IggySink
 
@@ -103,7 +98,7 @@ def _table(config: JobConfig, retry: Retry) -> Sink:
     return JdbcSink(sink.jdbc, fields, name=config.name, retry=retry)
 
 
-def _web_service(config: JobConfig, retry: Retry) -> Sink:
+def _service(config: JobConfig, retry: Retry) -> Sink:
     sink = config.sink
     if sink.elasticsearch is not None:
         from iggy_spark.sinks.elasticsearch import ElasticsearchSink
@@ -123,6 +118,10 @@ def _web_service(config: JobConfig, retry: Retry) -> Sink:
             retry=retry,
             exactly_once=sink.delivery == "ExactlyOnce",
         )
+    if sink.mongo is not None:
+        from iggy_spark.sinks.mongo import MongoSink
+
+        return MongoSink(sink.mongo, config.payload, retry=retry)
     from iggy_spark.sinks.http import HttpSink
 
     assert sink.http is not None, "checked with the configuration"
