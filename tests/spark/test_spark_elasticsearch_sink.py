@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from iggy_spark import blocks
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.payload import Payload
 from iggy_spark.sinks import elasticsearch
+from iggy_spark.sinks.base import Portion
 from iggy_spark.sinks.elasticsearch import ElasticsearchSink
 from iggy_spark.sinks.elasticsearch_index import IndexName
 from played_server import LOST, Reply
 from played_targets import Document, PlayedElasticsearch
 from quick_retry import quick
-from sink_cases import INCARNATION, TIMESTAMP_US, PlayedTask, declare, portions, wanted
+from sink_cases import INCARNATION, NEXT_LIFE, TIMESTAMP_US, PlayedTask, declare, portions, wanted
 from sink_contract import REFUSED, Row, SinkContract, Target
 
 REJECTED = (429, "es_rejected_execution_exception", "queue capacity = 200")
@@ -114,6 +116,21 @@ def test_a_document_lies_under_the_place_of_its_message(
     assert id_ == f"{INCARNATION}-0-0"
     assert document["customer"] == "c0"
     assert document["iggy_timestamp"] == "2026-12-31T23:59:59.999999Z"
+
+
+def test_dead_letters_that_come_back_keep_their_place(
+    server: PlayedElasticsearch, target: ElasticsearchTarget
+) -> None:
+    def letters() -> Iterator[Portion]:
+        for partition in (0, 1):
+            for portion in portions(wanted(2, 4)):
+                yield replace(portion, messages=replace(portion.messages, partition=partition))
+
+    target.sink().write_task(wanted(9, 13, incarnation=NEXT_LIFE), letters(), PlayedTask())
+
+    assert list(server.indexes["orders"]) == [
+        f"{INCARNATION}-{place}" for place in ("0-2", "0-3", "1-2", "1-3")
+    ]
 
 
 def test_what_the_target_has_no_room_for_is_sent_again_and_nothing_else(

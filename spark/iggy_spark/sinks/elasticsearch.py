@@ -106,7 +106,7 @@ class ElasticsearchSink:
         rows = size_bytes = 0
         with self._web(first=wanted.partition) as web:
             for portion in portions:
-                bulk = self._bulk(web, wanted, portion, documents)
+                bulk = self._bulk(web, portion, documents)
                 refusals = sorted(bulk.send(), key=lambda bad: bad.offset)
                 task.refuse(portion, refusals)
                 rows += portion.rows.num_rows - len(refusals)
@@ -114,11 +114,11 @@ class ElasticsearchSink:
         task.confirm()
         return Written(wanted.partition, wanted.first, wanted.end, rows=rows, size_bytes=size_bytes)
 
-    def _bulk(self, web: Web, wanted: OffsetRange, portion: Portion, documents: Documents) -> _Bulk:
+    def _bulk(self, web: Web, portion: Portion, documents: Documents) -> _Bulk:
         rows = portion.rows
         offsets = rows.column("iggy_offset").to_pylist()
         times = rows.column("iggy_timestamp").cast(pa.int64()).to_pylist()
-        ids = self._ids(wanted, rows, offsets)
+        ids = self._ids(portion, offsets)
         action = self._settings.op_type.lower()
         heads = _Heads(action, self._index)
         lines = [
@@ -130,14 +130,13 @@ class ElasticsearchSink:
             web, self._retry, self._place.name, action, lines, offsets, ids if is_own else None
         )
 
-    def _ids(
-        self, wanted: OffsetRange, rows: pa.RecordBatch, offsets: Sequence[int]
-    ) -> Sequence[str | int | None]:
+    def _ids(self, portion: Portion, offsets: Sequence[int]) -> Sequence[str | int | None]:
         if self._settings.id_from == "Offset":
-            return [f"{wanted.incarnation}-{wanted.partition}-{offset}" for offset in offsets]
+            known = portion.messages  # dead letters on their way back have other places than ours
+            return [f"{known.incarnation}-{known.partition}-{offset}" for offset in offsets]
         if self._settings.id_field is None:
             return [None] * len(offsets)
-        return field_values(self._payload, self._settings.id_field)(rows)
+        return field_values(self._payload, self._settings.id_field)(portion.rows)
 
     def _web(self, *, first: int = 0) -> Web:
         login = FileLogin("elasticsearch", self._settings.credentials_path, _LOGIN_FILES)

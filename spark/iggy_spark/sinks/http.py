@@ -82,7 +82,7 @@ class HttpSink:
         with self._web() as web:
             for portion in portions:
                 bad = 0
-                for refusal in self._send(web, wanted, portion):
+                for refusal in self._send(web, portion):
                     task.refuse(portion, [refusal])
                     bad += 1
                 rows += portion.rows.num_rows - bad
@@ -90,10 +90,11 @@ class HttpSink:
         task.confirm()
         return Written(wanted.partition, wanted.first, wanted.end, rows=rows, size_bytes=size_bytes)
 
-    def _send(self, web: Web, wanted: OffsetRange, portion: Portion) -> Iterator[Refusal]:
+    def _send(self, web: Web, portion: Portion) -> Iterator[Refusal]:
         texts = self._texts(portion)
         offsets = portion.rows.column("iggy_offset").to_pylist()
-        place = f"{quote(self._name, safe='')}-{wanted.incarnation}-{wanted.partition}"
+        known = portion.messages  # dead letters on their way back have other places than ours
+        place = f"{quote(self._name, safe='')}-{known.incarnation}-{known.partition}"
 
         def send(run: Run) -> Refused | None:
             first, end = run
