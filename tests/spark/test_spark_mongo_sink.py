@@ -15,7 +15,7 @@ from bson.decimal128 import Decimal128
 from iggy_spark import blocks
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.payload import Payload
-from iggy_spark.sinks import mongo, mongo_documents
+from iggy_spark.sinks import mongo, mongo_documents, mongo_server
 from iggy_spark.sinks.base import Portion
 from iggy_spark.sinks.mongo import MongoSink
 from played_mongo import CLOSED, LOST, Document, PlayedMongo
@@ -23,6 +23,7 @@ from quick_retry import quick
 from sink_cases import INCARNATION, NEXT_LIFE, PlayedTask, declare, portions, wanted
 from sink_contract import REFUSED, Row, SinkContract, Target, batch
 from sink_contract import every as every_row
+from tls_front import authority, tls_front
 
 INVALID = {
     "code": 121,
@@ -363,6 +364,30 @@ def test_the_login_is_checked(server: PlayedMongo, tmp_path: Path) -> None:
         target.sink().check()
 
 
+def test_the_authority_is_trusted_and_no_other(
+    server: PlayedMongo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mongo_server, "CONNECT_TIMEOUT_MS", 500)
+    ours, other = (authority(tmp_path / name, "127.0.0.1") for name in ("ours", "other"))
+    ca = tmp_path / "ca"
+    ca.mkdir()
+    with tls_front(server.address, ours) as front:
+        url = f"mongodb://{front.address}/?directConnection=true"
+        target = CollectionTarget(server, url=url, ca_path=str(ca))
+        (ca / "ca.crt").write_text(ours.pem)
+        target.sink().check()
+        write(target, 3)
+
+        (ca / "ca.crt").write_text(other.pem)
+        with pytest.raises(SinkError, match="certificate verify failed"):
+            target.sink().check()
+
+        (ca / "ca.crt").write_text("nothing")
+        with pytest.raises(OptionError, match=r"^mongo\.caPath: "):
+            target.sink().check()
+    assert len(server.documents()) == 3
+
+
 @pytest.mark.parametrize("kind", ["view", "timeseries"])
 def test_a_collection_must_be_a_plain_one(
     kind: str, server: PlayedMongo, target: CollectionTarget
@@ -379,7 +404,7 @@ def test_a_collection_must_be_a_plain_one(
 def test_the_check_does_not_wait_for_a_server_that_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("iggy_spark.sinks.mongo_server.CONNECT_TIMEOUT_MS", 300)
+    monkeypatch.setattr(mongo_server, "CONNECT_TIMEOUT_MS", 300)
     with PlayedMongo() as gone:
         pass
 
