@@ -1,27 +1,20 @@
-"""What is special to the Iceberg sink: types, partitions, conflicts, and what offsets outlive."""
+"""What is special to the Iceberg sink: types, partitions, layouts, and what offsets outlive."""
 
 from __future__ import annotations
 
 import json
 import re
-import signal
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg import exceptions
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo, IsNull
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import (
     BucketTransform,
@@ -32,72 +25,19 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-import dying_driver
-from iceberg_tables import IcebergTables, bucket_tables, folder_tables, new_name, rest_tables
-from iggy_spark.errors import Fenced, OptionError, SinkError
+from iceberg_cases import Case
+from iceberg_tables import IcebergTables, bucket_tables, folder_tables
+from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.retry import Policy, Retry
-from iggy_spark.sinks import iceberg, iceberg_catalog, table_files
-from iggy_spark.sinks.base import Written
-from iggy_spark.sinks.iceberg import IcebergSink, lives_of
+from iggy_spark.sinks import iceberg_catalog, table_files
+from iggy_spark.sinks.iceberg import IcebergSink
 from iggy_spark.sinks.rows import table_fields
-from object_store import ObjectStore, running_object_store
-from sink_cases import INCARNATION, PlayedTask, declare, portions, wanted
+from object_store import running_object_store
+from sink_cases import INCARNATION, PlayedTask, portions, wanted
 from sink_contract import every
 from table_messages import NULLABLE, ODD, TYPES, odd, typed, wanted_row
 
 KEY = "iggy.lake.offsets"
-
-
-class Case:
-    """A table of a test's own, and sinks that write it."""
-
-    def __init__(self, tables: IcebergTables, schema: str | None = None) -> None:
-        self.tables = tables
-        self.name = new_name()
-        self.payload = declare() if schema is None else declare(text=schema)
-
-    def sink(self, name: str = "lake", *, timeout_s: float = 5, **block: Any) -> IcebergSink:
-        retry = Retry(Policy(timeout_s, initial_s=0.01, max_s=0.1))
-        made = self.tables.block(self.name, **block)
-        return IcebergSink(made, table_fields(self.payload), name=name, retry=retry)
-
-    def write(
-        self,
-        first: int,
-        end: int,
-        *,
-        made: Callable[[int], bytes] | None = None,
-        sink: IcebergSink | None = None,
-        **block: Any,
-    ) -> list[Written]:
-        """One batch of one partition."""
-        chosen = sink or self.sink(**block)
-        chosen.check()
-        results = [self.task(chosen, first, end, made=made)]
-        chosen.commit(results)
-        return results
-
-    def task(
-        self,
-        sink: IcebergSink,
-        first: int,
-        end: int,
-        *,
-        made: Callable[[int], bytes] | None = None,
-    ) -> Written:
-        """What a task of a batch does."""
-        span = wanted(first, end)
-        more = {} if made is None else {"made": made}
-        found = portions(span, payload=self.payload, **more)
-        return sink.write_task(span, found, PlayedTask())
-
-    def rows(self) -> list[tuple[int, int]]:
-        return self.tables.rows(self.name)
-
-    def held(self, name: str = "lake") -> dict[int, int]:
-        """Next offsets, as the table tells them."""
-        found = lives_of(self.tables.table(self.name).metadata, f"iggy.{name}.offsets")
-        return found.get(INCARNATION, {})
 
 
 @pytest.fixture
@@ -331,181 +271,6 @@ def test_a_table_that_was_taken_back_to_before_the_sink_holds_nothing(case: Case
         table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
 
     assert case.held() == {}
-
-
-class Meanwhile:
-    """Does something in the middle of the next commit, after the sink has read the table."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
-        self.works = [work]
-        real = iceberg._make_light
-
-        def between(table: Table) -> None:
-            while self.works:
-                self.works.pop()()
-            real(table)
-
-        patch.setattr(iceberg, "_make_light", between)
-
-
-def test_another_writer_meanwhile_is_no_harm(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    case.write(0, 3)
-    row = case.tables.read(case.name).slice(0, 1)
-    Meanwhile(monkeypatch, lambda: case.tables.table(case.name).append(row))
-
-    case.write(3, 6)
-
-    assert case.rows() == sorted([*every(0, 0, 6), (0, 0)])
-    assert case.held() == {0: 6}
-
-
-def test_two_sinks_share_a_table(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = case.sink("other")
-    Meanwhile(monkeypatch, lambda: case.write(0, 4, sink=other))
-
-    case.write(0, 6)
-
-    assert case.rows() == sorted(every(0, 0, 6) + every(0, 0, 4))
-    assert (case.held(), case.held("other")) == ({0: 6}, {0: 4})
-
-
-def test_sinks_that_run_at_the_same_time_share_a_table(case: Case) -> None:
-    case.sink().check()
-    names = ("one", "two", "three")
-
-    def run(name: str) -> None:
-        sink = case.sink(name, timeout_s=60)
-        for first in range(0, 15, 3):
-            sink.commit([case.task(sink, first, first + 3)])
-
-    with ThreadPoolExecutor(len(names)) as pool:
-        list(pool.map(run, names))
-
-    assert case.rows() == sorted(every(0, 0, 15) * 3)
-    assert [case.held(name) for name in names] == [{0: 15}] * 3
-
-
-def test_a_second_driver_with_the_same_batch_adds_nothing(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Meanwhile(monkeypatch, lambda: case.write(0, 6))
-
-    case.write(0, 6)
-
-    assert case.rows() == every(0, 0, 6)
-    assert len(case.tables.table(case.name).snapshots()) == 1
-
-
-def test_a_second_driver_with_another_plan_stops(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Meanwhile(monkeypatch, lambda: case.write(0, 4))
-
-    with pytest.raises(Fenced, match=r"partition 0 up to offset 3, inside 0.5"):
-        case.write(0, 6)
-
-    assert case.rows() == every(0, 0, 4)
-
-
-def test_an_older_driver_cannot_take_offsets_back(case: Case) -> None:
-    old = case.sink()
-    old.check()
-    results = [case.task(old, 0, 6)]
-    case.write(0, 6)
-    case.write(6, 9)
-
-    old.commit(results)
-
-    assert case.held() == {0: 9}
-    assert case.rows() == every(0, 0, 9)
-
-
-@pytest.mark.parametrize("error", [exceptions.CommitStateUnknownException, ConnectionError])
-def test_a_commit_whose_answer_is_lost_is_not_made_twice(
-    case: Case, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-) -> None:
-    real = SqlCatalog.commit_table
-    lost = [error("no answer")]
-
-    def answer(self: SqlCatalog, *args: Any) -> Any:
-        done = real(self, *args)
-        if lost:
-            raise lost.pop()
-        return done
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", answer)
-
-    case.write(0, 6)
-
-    assert (lost, case.rows()) == ([], every(0, 0, 6))
-
-
-def test_a_catalog_behind_rest_tells_drivers_apart(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = Case(rest_tables(store))
-    Meanwhile(monkeypatch, lambda: case.write(0, 6))
-    case.write(0, 6)
-    Meanwhile(monkeypatch, lambda: case.write(0, 4, sink=case.sink("other")))
-    case.write(6, 9)
-
-    assert case.rows() == sorted(every(0, 0, 9) + every(0, 0, 4))
-    assert (case.held(), case.held("other")) == ({0: 9}, {0: 4})
-
-
-def test_a_column_that_goes_meanwhile_stops_the_next_task(case: Case) -> None:
-    sink = case.sink()
-    sink.check()
-    with case.tables.opened() as catalog, catalog.load_table(case.name).update_schema() as update:
-        update.delete_column("amount")
-
-    with pytest.raises(OptionError, match="the table has no column amount"):
-        case.task(sink, 0, 6)
-
-
-def test_a_table_that_is_made_anew_meanwhile_stops_the_batch(case: Case) -> None:
-    sink = case.sink()
-    sink.check()
-    results = [case.task(sink, 0, 6)]
-    with case.tables.opened() as catalog:
-        catalog.drop_table(case.name)
-    sink.check()
-
-    with pytest.raises(SinkError, match="it was made anew"):
-        sink.commit(results)
-
-    assert case.rows() == []
-
-
-def test_partitions_that_change_meanwhile_stop_the_batch(case: Case) -> None:
-    sink = case.sink()
-    sink.check()
-    results = [case.task(sink, 0, 6)]
-    with case.tables.opened() as catalog, catalog.load_table(case.name).update_spec() as update:
-        update.add_identity("month")
-
-    with pytest.raises(SinkError, match="its partitions were changed, while"):
-        sink.commit(results)
-
-    case.write(0, 6)
-    assert case.rows() == every(0, 0, 6)
-
-
-@pytest.mark.parametrize("dies", ["files", "between", "after"])
-def test_a_driver_that_is_killed_makes_no_double_and_no_gap(
-    store: ObjectStore, tmp_path: Path, dies: str
-) -> None:
-    case = Case(bucket_tables(store, tmp_path))
-    block = case.tables.settings(case.name, partitionBy=["month"])
-    case.write(0, 2, partition_by=["month"])
-
-    assert dying_driver.run("Iceberg", block, first=2, end=8, dies=dies) == -signal.SIGKILL
-    assert case.rows() == every(0, 0, 8 if dies == "after" else 2)
-    assert dying_driver.run("Iceberg", block, first=2, end=11, dies="never") == 0
-
-    assert case.rows() == every(0, 0, 11)
-    files = case.tables.table(case.name).inspect.data_files().column("file_path").to_pylist()
-    assert len(files) == len(set(files))
 
 
 def test_secrets_stay_out_of_messages(tmp_path: Path) -> None:
