@@ -193,6 +193,6 @@ def _check_change(before: dict[str, Any], now: dict[str, Any]) -> None:
         if old != kind:
             raise OptionError(
                 f"sink.payload.schema: field {field!r} was {old} and is {kind}: "
-                "files with both cannot be read together, add a field of another name or give the "
+                "rows of both do not go together, add a field of another name or give the "
                 "new schema a sink of its own"
             )
