@@ -58,7 +58,7 @@ CONTACT_MS = 10_000  # for the broker to be there when the job starts, and when 
 # The same when the job was asked to end: often the broker is, too, and the next start tells it all.
 STOP_CONTACT_MS = 3_000
 COMMIT_WAIT_S = 10.0  # for Spark to write down a batch that is already in the target
-LISTENER_WAIT_S = 5.0  # for the last events of a query that has ended
+LISTENER_WAIT_S = 15.0  # for the last events of a query that has ended
 LOOK_S = 0.1
 
 

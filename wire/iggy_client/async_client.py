@@ -129,13 +129,13 @@ class AsyncClient(AsyncAccessMethods, AsyncMembershipMethods):
         if self._credentials is not None:
             await self._login(self._credentials)
 
-    async def login(self, username: str, password: str) -> LoginReply:
-        """Begin a session by name and password."""
-        return await self._login(login_request(username, password))
+    async def login(self, username: str, password: str, *, context: str = "") -> LoginReply:
+        """Begin a session by name and password. `context` tells the server who this is."""
+        return await self._login(login_request(username, password, context))
 
-    async def login_with_token(self, token: str) -> LoginReply:
+    async def login_with_token(self, token: str, *, context: str = "") -> LoginReply:
         """Begin a session by personal access token."""
-        return await self._login(token_request(token))
+        return await self._login(token_request(token, context))
 
     async def logout(self) -> None:
         """End the session; the connection stays."""
