@@ -130,19 +130,14 @@ class Connection(Calls):
             item.id: item.current_offset + 1 if item.messages_count or item.current_offset else 0
             for item in found.partitions
         }
+        expiry_us = found.topic.message_expiry_us
         return TopicState(
             options.topic_name,
             incarnation_of(found),
             dict(sorted(ends.items())),
             {item.id: Kept(item.messages_count, item.size_bytes) for item in found.partitions},
+            expiry_us=expiry_us if 0 < expiry_us < EXPIRY_NEVER else None,
         )
-
-    def message_expiry_us(self) -> int | None:
-        """How long the topic keeps messages, in microseconds; None if for ever, or not told."""
-        options = self._options
-        found = self.call(lambda client: client.get_topic(options.stream, options.topic))
-        expiry_us = 0 if found is None else found.topic.message_expiry_us
-        return expiry_us if 0 < expiry_us < EXPIRY_NEVER else None
 
     def earliest(self, partition: int) -> int | None:
         """Offset of the oldest message that is kept; None if there is none."""

@@ -50,6 +50,7 @@ class TopicState:
     incarnation: Incarnation
     ends: Mapping[int, int]
     kept: Mapping[int, Kept] = field(default_factory=dict)
+    expiry_us: int | None = None  # how long messages are kept; None: for ever, or not told
 
 
 @dataclass(frozen=True, slots=True)

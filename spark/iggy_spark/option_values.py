@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from iggy_spark.errors import OptionError
@@ -23,6 +24,13 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 def fail(name: str, value: object, expected: str) -> OptionError:
     """The error that says what is wrong and what to write instead."""
     return OptionError(f"{name}={value!r} is not valid: use {expected}")
+
+
+def unknown(name: str, known: Mapping[str, str], *, of: str) -> OptionError:
+    """The error for a name that is no option; `known` has names in lower case, and as written."""
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {known[near[0]]}?" if near else "see the list of options"
+    return OptionError(f"{name} is not an option of {of}: {hint}")
 
 
 def text(name: str, value: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from iggy_spark import option_values as values_of
@@ -161,7 +160,7 @@ _TABLE = (
     _Option("unsafeMovingStart", values_of.boolean, False, mode="stream"),
     _Option("filterPushdown", values_of.boolean, False, mode="batch"),
 )
-_BY_NAME = {option.name.lower(): option for option in _TABLE}
+_NAMES = {option.name.lower(): option.name for option in _TABLE}
 
 # Named so that the error can say "not in this version" instead of "unknown".
 _PLANNED = frozenset(
@@ -183,11 +182,9 @@ def check_names(raw: Mapping[str, str]) -> None:
         key = name.lower()
         if key in _PLANNED:
             raise OptionError(f"{name} is planned but not in this version: leave it out")
-        if key in _BY_NAME:
+        if key in _NAMES:
             continue
-        near = get_close_matches(key, _BY_NAME, n=1, cutoff=0.5)
-        hint = f"did you mean {_BY_NAME[near[0]].name}?" if near else "see the list of options"
-        raise OptionError(f"{name} is not an option of format iggy: {hint}")
+        raise values_of.unknown(name, _NAMES, of="format iggy")
 
 
 def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:

@@ -9,7 +9,7 @@ from typing import Final
 
 from iggy_spark.connections import Connection
 from iggy_spark.errors import BrokerRefused, BrokerUnavailable, CorruptReply
-from iggy_spark.offsets import OFFSET_MAX
+from iggy_spark.offsets import OFFSET_MAX, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_wire import kernel
 from iggy_wire.primitives import PollingStrategy
@@ -45,20 +45,19 @@ class Lookout:
         self._clock, self._now = clock, now
         self._due_s = 0.0
 
-    def look(self, committed: Mapping[int, int]) -> Outlook | None:
+    def look(self, committed: Mapping[int, int], found: TopicState | None = None) -> Outlook | None:
         """What is seen beyond `committed`, the next offset to do per partition; None if it is not
-        time yet, or the broker does not answer.
+        time yet, or the broker does not answer. `found` is the topic, if that is known just now.
         """
         if self._clock() < self._due_s:
             return None
         self._due_s = self._clock() + LOOK_MS / 1000
         try:
-            return self._seen(committed)
+            return self._seen(committed, found or self._connection.topic_state())
         except (BrokerUnavailable, BrokerRefused, CorruptReply):
             return None  # the query says so itself, when it needs the broker
 
-    def _seen(self, committed: Mapping[int, int]) -> Outlook:
-        found = self._connection.topic_state()
+    def _seen(self, committed: Mapping[int, int], found: TopicState) -> Outlook:
         behind = {
             number: end - committed.get(number, 0)
             for number, end in found.ends.items()
@@ -68,10 +67,9 @@ class Lookout:
         times = [self._taken_us(number, committed.get(number, 0)) for number in worst]
         known = [taken for taken in times if taken is not None]
         age_s = max(0.0, self._now() - min(known) / 1e6) if known else 0.0
-        expiry_us = self._connection.message_expiry_us()
         headroom = None
-        if expiry_us is not None:
-            headroom = max(0.0, 1 - age_s * 1e6 / expiry_us)
+        if found.expiry_us is not None:
+            headroom = max(0.0, 1 - age_s * 1e6 / found.expiry_us)
         return Outlook(sum(behind.values()), age_s, headroom)
 
     def _taken_us(self, partition: int, offset: int) -> int | None:

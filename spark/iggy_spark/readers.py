@@ -171,7 +171,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
             restart_recreated=self._options.on_topic_recreated == "restart",
         )
         self._tell(advance.notes)
-        self._retention.look(advance.start)
+        self._retention.look(advance.start, found)
         waiting = sum(advance.backlog.values())
         if not self._available_now and self._size.holds_back(waiting):
             return start

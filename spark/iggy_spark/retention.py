@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from iggy_spark.offsets import QueryOffsets
+from iggy_spark.offsets import QueryOffsets, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_spark.outlook import Lookout
 from iggy_spark.topics import Topics
@@ -32,10 +32,11 @@ class RetentionWatch:
         self._lookouts: dict[str, Lookout] = {}
         self._short: set[str] = set()
 
-    def look(self, done: QueryOffsets) -> None:
+    def look(self, done: QueryOffsets, found: Iterable[TopicState]) -> None:
         """`done`: what is read. A broker that does not answer is no reason to warn."""
+        states = {state.name: state for state in found}
         for name, item in done.topics.items():
-            seen = self._lookout(name).look(item.positions)
+            seen = self._lookout(name).look(item.positions, states.get(name))
             if seen is None:
                 continue
             short = seen.headroom_ratio is not None and seen.headroom_ratio < HEADROOM_RATIO_MIN

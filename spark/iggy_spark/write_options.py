@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from iggy_spark import option_values as values_of
@@ -114,9 +113,7 @@ def _check_name(name: str) -> None:
         raise OptionError(f"{name}: {_REFUSED[name]}")
     if name in _BY_NAME:
         return
-    near = get_close_matches(name, _BY_NAME, n=1, cutoff=0.5)
-    hint = f"did you mean {_BY_NAME[near[0]]}?" if near else "see the list of options"
-    raise OptionError(f"{name} is not an option of writing with format iggy: {hint}")
+    raise values_of.unknown(name, _BY_NAME, of="writing with format iggy")
 
 
 def _create_partitions(values: Mapping[str, Any]) -> int | None:

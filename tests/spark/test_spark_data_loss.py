@@ -95,9 +95,8 @@ def test_a_warning_comes_before_the_loss(log: "Topic", caplog: pytest.LogCapture
         ages = iter(ages_s)
         watch = RetentionWatch(parsed, Topics(parsed), now=lambda: time.time() + next(ages))
         for _ in ages_s:
-            watch.look(
-                QueryOffsets.of([Offsets(found.name, str(found.incarnation), {0: position})])
-            )
+            done = Offsets(found.name, str(found.incarnation), {0: position})
+            watch.look(QueryOffsets.of([done]), [found])
             watch._lookouts[found.name]._due_s = 0.0
         return caplog.text
 
