@@ -22,7 +22,6 @@ from iggy_spark.transforms.base import MISSING, At, Document, Step, TransformErr
 from iggy_spark.transforms.paths import find, put, shown
 
 _COMMON = ("source_format", "target_format", "field", "into", "field_mappings")
-ANY_MESSAGE = "google.protobuf.Any"
 
 
 def proto_convert(value: object, place: str, files: Files) -> Step:
