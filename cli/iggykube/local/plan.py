@@ -194,11 +194,18 @@ def _broker_environment(resources: Resources) -> dict[str, str]:
     return environment
 
 
+_CLUSTER_ONLY: Final = ("packages", "pyFiles", "env")  # of `spark`: what somebody might rely on
+
+
 def _notes(resources: Resources) -> Iterator[str]:
     for skipped in resources.skipped:
         yield f"left alone: {skipped}"
     for user in resources.users:
         yield f"IggyUser {user.key} is not made here: local mode works as root"
+    for sink in (*resources.sinks, *(sink for topic in resources.topics for sink in topic.sinks)):
+        for name in _CLUSTER_ONLY:
+            if sink.spec["spark"].get(name):
+                yield f"sink {sink.key}: spark.{name} is for a cluster, and left out here"
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,4 +219,4 @@ def _address_problems(field: str, path: str) -> Iterator[str]:
     parts = path.split("/")[2:]
     is_sound = bool(parts[0]) and not {".", ".."} & set(parts) and "@" not in parts[0]
     if not path.startswith(("s3a://", "s3://")) or not is_sound:
-        yield f"{field}: {path} is not in this version: use an address such as s3a://bucket/folder"
+        yield f"{field}: {path} is no address of an object store, such as s3a://bucket/folder"
