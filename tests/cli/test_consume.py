@@ -6,68 +6,28 @@ import re
 import signal
 import subprocess
 import termios
-import time
 from array import array
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, readable, running_broker
-from cli_program import PROGRAM_S, TopicProgram, run_program
+from broker_process import BrokerProcess, readable
+from cli_program import PROGRAM_S, TopicProgram, fresh_topic, run_program
+from consumers import committed, fill, members, start
 from iggy_client.client import Message
 from iggy_wire.options import ValueKind, pair_bytes
-from iggy_wire.primitives import Consumer, Partitioning
+from iggy_wire.primitives import Partitioning
 from iggykube.outlet import PIECE_BYTES_MAX
 from waiting import wait_until
 
-STREAMS = count()
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with running_broker(tmp_path_factory.mktemp("broker"), shards=2) as running:
-        yield running
 
 
 @pytest.fixture
 def topic(broker: BrokerProcess) -> TopicProgram:
-    return TopicProgram(broker, f"stream {next(STREAMS)}", 2)
-
-
-def fill(topic: TopicProgram, per_partition: int, start: int = 0) -> None:
-    """Partition 0 gets a0, a1, …, partition 1 b0, b1, …"""
-    numbers = range(start, start + per_partition)
-    with topic.client() as client:
-        for partition, letter in enumerate("ab"):
-            messages = [Message(f"{letter}{number}".encode()) for number in numbers]
-            client.send(topic.stream, "orders", Partitioning.partition(partition), messages)
-
-
-def committed(topic: TopicProgram, group: str, partition: int) -> int | None:
-    """The last offset that the group has stored."""
-    with topic.client() as client:
-        place = (topic.stream, "orders", partition)
-        found = client.get_offset(Consumer.group(group), *place)
-    return None if found is None else found.stored_offset
-
-
-def members(topic: TopicProgram, group: str) -> int:
-    with topic.client() as client:
-        found = client.get_group(topic.stream, "orders", group)
-    return 0 if found is None else found.group.members_count
-
-
-def start(topic: TopicProgram, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        topic.command("consume", *arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=topic.environment,
-    )
+    return fresh_topic(broker, 2)
 
 
 def test_all_partitions_are_read_in_the_order_of_their_offsets(topic: TopicProgram) -> None:
@@ -150,75 +110,6 @@ def test_an_empty_topic_is_no_failure(topic: TopicProgram) -> None:
     for start_at in ("first", "last", "next", "7", "2020-01-01"):
         assert topic.payloads("--from", start_at) == []
     assert topic.payloads("--group", "g") == []
-
-
-def test_a_group_goes_on_where_it_ended(topic: TopicProgram) -> None:
-    fill(topic, 3)
-
-    first = topic.payloads("--group", "g", "--count", "4")
-    second = topic.payloads("--group", "g")
-    again = topic.payloads("--group", "g", "--from", "first")
-
-    assert first == ["a0", "a1", "a2", "b0"]
-    assert (second, again) == (["b1", "b2"], [])
-    assert members(topic, "g") == 0
-
-
-def test_a_new_group_may_begin_elsewhere(topic: TopicProgram) -> None:
-    fill(topic, 3)
-
-    assert topic.payloads("--group", "g", "--from", "last") == ["a2", "b2"]
-    assert topic.payloads("--group", "h", "--from", "2") == ["a2", "b2"]
-
-
-def test_without_a_group_nothing_is_stored(topic: TopicProgram) -> None:
-    fill(topic, 1)
-
-    topic.payloads()
-
-    with topic.client() as client:
-        assert client.get_groups(topic.stream, "orders") == ()
-        assert client.get_offset(0, topic.stream, "orders", 0) is None
-
-
-def test_two_members_share_the_partitions(topic: TopicProgram) -> None:
-    with start(topic, "--group", "g", "--follow", "--output", "raw") as one:
-        wait_until(lambda: members(topic, "g") == 1, "the first member")
-        with start(topic, "--group", "g", "--follow", "--output", "raw") as two:
-            wait_until(lambda: members(topic, "g") == 2, "the second member")
-            time_limit = time.monotonic() + PROGRAM_S
-            assert one.stdout is not None
-            assert two.stdout is not None
-            # Until the first has noticed, both partitions may still be its own.
-            numbers = count()
-            while not readable(two.stdout.fileno(), 0.2):
-                assert time.monotonic() < time_limit
-                fill(topic, 1, start=next(numbers))
-            two.send_signal(signal.SIGTERM)
-            second = two.stdout.read().split()
-        one.send_signal(signal.SIGTERM)
-        first = one.stdout.read().split()
-
-    assert (one.returncode, two.returncode) == (0, 0)
-    everything = first + second + [line.encode() for line in topic.payloads("--group", "g")]
-    last = next(numbers) - 1
-    assert sorted(set(everything)) == sorted(
-        f"{letter}{number}".encode() for letter in "ab" for number in range(last + 1)
-    )
-
-
-def test_others_have_everything(topic: TopicProgram) -> None:
-    with (
-        start(topic, "--group", "g", "--follow") as one,
-        start(topic, "--group", "g", "--follow") as two,
-    ):
-        wait_until(lambda: members(topic, "g") == 2, "two members for two partitions")
-        third = topic.run("consume", "--group", "g")
-        for process in (one, two):
-            process.send_signal(signal.SIGTERM)
-
-    assert (third.returncode, third.stdout) == (0, b"")
-    assert b"group g: other members have all partitions" in third.stderr
 
 
 def test_following_ends_with_a_signal(topic: TopicProgram) -> None:

@@ -9,33 +9,23 @@ import subprocess
 import sys
 import termios
 from array import array
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
-from cli_program import TopicProgram, clean_environment, run_program
-from iggy_wire.primitives import partition_of_key
+from broker_process import PASSWORD, BrokerProcess
+from cli_program import TopicProgram, clean_environment, fresh_topic, run_program
 from tls_front import authority, tls_front
 from waiting import wait_until
 
-STREAMS = count()
 MEMORY_KB_MAX = 160 << 10  # for 200 MiB of input
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with running_broker(tmp_path_factory.mktemp("broker"), shards=2) as running:
-        yield running
-
-
 @pytest.fixture
 def topic(broker: BrokerProcess) -> TopicProgram:
-    return TopicProgram(broker, f"stream {next(STREAMS)}", 3)
+    return fresh_topic(broker, 3)
 
 
 def test_each_line_is_a_message_and_all_are_acknowledged(topic: TopicProgram) -> None:
@@ -53,15 +43,6 @@ def test_people_are_told_in_one_line(topic: TopicProgram) -> None:
 
     assert done.stdout == b"2 messages acknowledged, 1 empty line left out\n"
     assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_batches_are_dealt_to_the_partitions_in_turn(topic: TopicProgram) -> None:
-    lines = b"".join(b"%d\n" % number for number in range(30))
-
-    report = topic.produce(lines, "--batch-messages", "10", "--linger", "1m")
-
-    assert sorted(report["partitions"]) == ["0", "1", "2"]
-    assert {place["last"] for place in report["partitions"].values()} == {9}
 
 
 def test_a_batch_is_full_by_its_bytes_too(topic: TopicProgram) -> None:
@@ -92,72 +73,6 @@ def test_files_are_read_in_order_or_sent_as_a_whole(topic: TopicProgram, tmp_pat
     topic.produce(b"", "--partition", "0", "--file", first, second)
 
     assert topic.payloads() == ["a", "b", "c", "a\nb\n", "c\n"]
-
-
-def test_one_key_is_one_partition_and_headers_go_along(topic: TopicProgram) -> None:
-    topic.produce(b"a\nb\n", "--key", "ada", "--header", "k=v", "--header", "a=b=c")
-
-    lines = topic.consume()
-
-    assert {line["partition"] for line in lines} == {partition_of_key(b"ada", 3)}
-    assert {json.dumps(line["headers"]) for line in lines} == {'{"a": "b=c", "k": "v"}'}
-
-
-def test_a_field_is_the_key(topic: TopicProgram) -> None:
-    values = ["ada", "bob", 7, True, "ö"]
-    lines = [json.dumps({"customer": value, "n": n}) for n in range(4) for value in values]
-
-    topic.produce("\n".join(lines).encode(), "--key-field", "customer")
-
-    keys = {"ada": b"ada", "bob": b"bob", 7: b"7", True: b"true", "ö": "ö".encode()}
-    found = topic.consume()
-    assert len(found) == 20
-    for line in found:
-        value = json.loads(line["payload"])["customer"]
-        assert line["partition"] == partition_of_key(keys[value], 3)
-    assert [json.loads(line["payload"])["n"] for line in found if '"ada"' in line["payload"]] == [
-        0, 1, 2, 3,
-    ]  # fmt: skip
-
-
-def test_who_may_only_send_does_so_with_any_key(topic: TopicProgram) -> None:
-    topic.log_in_with(send_messages=True)
-
-    topic.produce(b'{"k": "ada"}\n{"k": "bob"}\n{"k": "cleo"}\n', "--key-field", "k")
-
-    topic.username = USERNAME
-    for line in topic.consume():
-        key = json.loads(line["payload"])["k"].encode()
-        assert line["partition"] == partition_of_key(key, 3)
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        (b"{", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b'{"other": 1}', "no text, number or truth value"),
-        (b'{"k": null}', "no text, number or truth value"),
-        (b'{"k": {}}', "no text, number or truth value"),
-        (b'{"k": ""}', "1 to 255 bytes"),
-        (b'["k"]', "no text, number or truth value"),
-    ],
-)
-def test_a_line_without_its_key_ends_it_behind_those_before(
-    topic: TopicProgram, line: bytes, words: str
-) -> None:
-    given = b'{"k": 1}\n' + line + b'\n{"k": 2}\n'
-
-    done = topic.run("produce", "--key-field", "k", "--output", "json", stdin=given)
-
-    report = json.loads(done.stdout)
-    assert (done.returncode, report["acknowledged"]) == (1, 1)
-    told = done.stderr.decode()
-    assert "message 2 of the input: --key-field 'k'" in told
-    assert words in told
-    assert told.endswith("; 1 message acknowledged\n")
-    assert len(told.splitlines()) == 1
-    assert words in report["error"]
 
 
 @pytest.mark.parametrize("partition", ["3", "4294967295"])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from iggy_wire.permissions import Permissions, StreamPermissions, TopicPermissio
 
 PROGRAM = [sys.executable, "-m", "iggykube"]
 PROGRAM_S = 60.0
+STREAMS = count()
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -106,3 +108,8 @@ class TopicProgram:
     def client(self) -> Client:
         """For what the command line cannot do."""
         return self.broker.client()
+
+
+def fresh_topic(broker: BrokerProcess, partitions: int) -> TopicProgram:
+    """An empty topic in a stream of its own, so that tests can share a broker."""
+    return TopicProgram(broker, f"stream {next(STREAMS)}", partitions)
