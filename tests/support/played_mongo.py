@@ -15,10 +15,11 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import bson
+
+from threaded_server import ThreadedServer
 
 Document = dict[str, Any]
 LOST = "the command is carried out, and its answer never sent"
@@ -36,7 +37,7 @@ LIMITS = {
 }
 
 
-class PlayedMongo:
+class PlayedMongo(ThreadedServer):
     """Serves while the block lasts. `collections` has name → id → document.
 
     `faults` are for the next writes, one each: LOST, CLOSED, or fields of the answer, such as
@@ -52,27 +53,11 @@ class PlayedMongo:
         self.login: tuple[str, str] | None = None
         self.writes: list[Document] = []
         self._lock = threading.Lock()
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
+        server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _handler(self))
+        server.daemon_threads = True
+        super().__init__(server)
+        self.address = f"127.0.0.1:{server.server_address[1]}"
         self.url = f"mongodb://{self.address}"
-        self._thread = threading.Thread(
-            target=lambda: self._server.serve_forever(poll_interval=0.05), daemon=True
-        )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def documents(self) -> list[Document]:
         return [found for kept in self.collections.values() for found in kept.values()]

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from threaded_server import ThreadedServer
 
 MESSAGES = ("POST", "PUT", "PATCH")
 
@@ -46,7 +47,7 @@ SILENT = "nothing is done and nothing answered, until the caller has had enough"
 Fault = Reply | str
 
 
-class PlayedServer:
+class PlayedServer(ThreadedServer):
     """Serves while the block lasts. `faults` are what happens to the next requests that carry
     messages, one each; then all goes well. `login` is the Authorization that is asked for.
     """
@@ -55,33 +56,14 @@ class PlayedServer:
         self.seen: list[Request] = []
         self.faults: deque[Fault] = deque()
         self.login: str | None = None
-        self._over = threading.Event()
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        super().__init__(server)
         scheme = "http"
         if tls is not None:
             scheme = "https"
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=lambda: self._server.serve_forever(poll_interval=0.05), daemon=True
-        )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        self.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
 
     def answer(self, request: Request) -> Reply:
         """What is done when all goes well. One request at a time."""
