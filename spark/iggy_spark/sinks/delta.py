@@ -141,14 +141,7 @@ class DeltaSink:
                 self._upload(writer, file, file_name(wanted, number))
                 for number, file in enumerate(finished)
             ]
-        return Written(
-            wanted.partition,
-            wanted.first,
-            wanted.end,
-            rows=rows,
-            size_bytes=sum(entry["size"] for entry in entries),
-            details=(table_place.part_of(wanted, entries).to_json(),),
-        )
+        return table_place.written(wanted, entries, rows=rows)
 
     def _writer(self) -> delta_files.TableWriter:
         with delta_place.asking(self._block):

@@ -35,9 +35,17 @@ class Part:
         return asdict(self)
 
 
-def part_of(wanted: OffsetRange, files: Sequence[Mapping[str, Any]]) -> Part:
-    """The part that a range has become."""
-    return Part(wanted.incarnation, wanted.partition, wanted.first, wanted.end, files)
+def written(wanted: OffsetRange, files: Sequence[Mapping[str, Any]], *, rows: int) -> Written:
+    """What a task tells the driver of a range; each file's `size` is in bytes."""
+    part = Part(wanted.incarnation, wanted.partition, wanted.first, wanted.end, files)
+    return Written(
+        wanted.partition,
+        wanted.first,
+        wanted.end,
+        rows=rows,
+        size_bytes=sum(file["size"] for file in files),
+        details=(part.to_json(),),
+    )
 
 
 def parts_of(results: Iterable[Written]) -> list[Part]:
