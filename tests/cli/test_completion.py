@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli_program import PROGRAM, clean_environment, run_program
-from iggykube.local import LocalInstance, Ports, load_resources
+from local_instances import local_instance
 
 SHOP = """\
 apiVersion: iggykube.dev/v1alpha1
@@ -34,13 +34,10 @@ pytestmark = pytest.mark.timeout(120)
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data directory of an instance that runs."""
     folder = tmp_path_factory.mktemp("shop")
-    file = folder / "shop.yaml"
-    file.write_text(SHOP)
-    data = folder / "data"
-    with LocalInstance(data, load_resources(data, [file]), ports=Ports(0, 0)) as instance:
+    with local_instance(folder, SHOP) as instance:
         instance.start()
         instance.step()
-        yield data
+        yield instance.folders.root
 
 
 def completed(words: str, data: Path | None) -> list[str]:

@@ -13,18 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from iggy_client.client import Client, Message
+from iggy_client.client import Message
 from iggy_operator.documents import DocumentErrors
 from iggy_wire.primitives import Consumer, Partitioning
 from iggykube.errors import BrokerDied, LocalError, Stopped
 from iggykube.local import LocalInstance, Ports, Snapshot, load_resources
-from iggykube.local import instance as local_instance
 from iggykube.local.plan import make_plan
 from iggykube.local.sink_set import SINKS_STOP_S_MAX
 from iggykube.local.snapshot import SinkState
+from local_instances import FREE, client_of, local_instance, use_fake_job
 
-FREE = Ports(0, 0)
-FAKE_JOB = Path(__file__).parents[1] / "support" / "fake_job"
 SHOP = """\
 apiVersion: iggykube.dev/v1alpha1
 kind: IggyStream
@@ -48,13 +46,6 @@ SINK = """\
 pytestmark = pytest.mark.timeout(120)
 
 
-def instance(tmp_path: Path, text: str, ports: Ports = FREE) -> LocalInstance:
-    path = tmp_path / "shop.yaml"
-    path.write_text(text)
-    data = tmp_path / "data"
-    return LocalInstance(data, load_resources(data, [path]), ports=ports)
-
-
 def step_until(running: LocalInstance, is_done: Callable[[Snapshot], bool]) -> Snapshot:
     """The test's own time limit ends this when it never comes."""
     while not is_done(snapshot := running.step(timeout_s=0.05)):
@@ -64,22 +55,22 @@ def step_until(running: LocalInstance, is_done: Callable[[Snapshot], bool]) -> S
 
 @pytest.fixture
 def fake_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(FAKE_JOB))
+    use_fake_job(monkeypatch)
 
 
 def test_streams_and_topics_are_made_once_and_changes_are_applied(tmp_path: Path) -> None:
-    with instance(tmp_path, SHOP + "  partitions: 2\n") as first:
+    with local_instance(tmp_path, SHOP + "  partitions: 2\n") as first:
         first.start()
         assert first.notes == ["created stream shop", "created topic orders with 2 partitions"]
 
-    with instance(tmp_path, SHOP + "  partitions: 2\n") as same:
+    with local_instance(tmp_path, SHOP + "  partitions: 2\n") as same:
         same.start()
         assert same.notes == []
 
     changed = SHOP + "  partitions: 3\n  retention: {messageExpiry: 1d}\n"
-    with instance(tmp_path, changed) as second:
+    with local_instance(tmp_path, changed) as second:
         second.start()
-        with Client.connect(second.address, second.username, second.password) as client:
+        with client_of(second) as client:
             topic = client.get_topic("shop", "orders")
 
     assert topic is not None
@@ -88,18 +79,18 @@ def test_streams_and_topics_are_made_once_and_changes_are_applied(tmp_path: Path
 
 
 def test_a_forbidden_change_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with instance(tmp_path, SHOP + "  partitions: 2\n") as first:
+    with local_instance(tmp_path, SHOP + "  partitions: 2\n") as first:
         first.start()
 
     with pytest.raises(DocumentErrors, match=r"spec\.partitions: partitions cannot decrease"):
-        instance(tmp_path, SHOP + "  partitions: 1\n")
+        local_instance(tmp_path, SHOP + "  partitions: 1\n")
 
 
 @pytest.mark.usefixtures("fake_job")
 def test_a_sink_runs_is_counted_and_stops_in_order(tmp_path: Path) -> None:
-    with instance(tmp_path, SHOP + SINK % "-") as running:
+    with local_instance(tmp_path, SHOP + SINK % "-") as running:
         running.start()
-        with Client.connect(running.address, running.username, running.password) as client:
+        with client_of(running) as client:
             batch = [Message(b"x") for _ in range(7)]
             client.send("shop", "orders", Partitioning.partition(0), batch)
             client.create_group("shop", "orders", "orders.lake")
@@ -122,7 +113,7 @@ def test_a_sink_runs_is_counted_and_stops_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fake_job")
 def test_a_failed_sink_is_started_again_then_given_up_with_the_reason(tmp_path: Path) -> None:
-    with instance(tmp_path, SHOP + SINK % "1") as running:
+    with local_instance(tmp_path, SHOP + SINK % "1") as running:
         running.start()
         waiting = step_until(running, lambda now: now.sinks[0].state == SinkState.WAITING)
         failed = step_until(running, lambda now: now.sinks[0].state == SinkState.FAILED)
@@ -134,7 +125,7 @@ def test_a_failed_sink_is_started_again_then_given_up_with_the_reason(tmp_path: 
 
 @pytest.mark.usefixtures("fake_job")
 def test_a_wrong_configuration_is_not_tried_again(tmp_path: Path) -> None:
-    with instance(tmp_path, SHOP + SINK % "2") as running:
+    with local_instance(tmp_path, SHOP + SINK % "2") as running:
         running.start()
         failed = step_until(running, lambda now: now.sinks[0].state == SinkState.FAILED)
 
@@ -143,7 +134,7 @@ def test_a_wrong_configuration_is_not_tried_again(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fake_job")
 def test_no_secret_stands_in_a_file_or_argument_of_a_job(tmp_path: Path) -> None:
-    with instance(tmp_path, SHOP + SINK % "-") as running:
+    with local_instance(tmp_path, SHOP + SINK % "-") as running:
         running.start()
         step_until(running, lambda now: now.sinks[0].state == SinkState.RUNNING)
         files = [path for path in running.folders.root.rglob("*") if path.is_file()]
@@ -159,10 +150,10 @@ def test_no_secret_stands_in_a_file_or_argument_of_a_job(tmp_path: Path) -> None
 
 
 def test_a_second_instance_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    with instance(tmp_path, SHOP) as first:
+    with local_instance(tmp_path, SHOP) as first:
         first.start()
         with pytest.raises(LocalError, match=f"in use by process {os.getpid()}.*--data"):
-            instance(tmp_path, SHOP).start()
+            local_instance(tmp_path, SHOP).start()
         assert first.step().streams[0].name == "shop"
 
 
@@ -173,11 +164,11 @@ def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
 
         with pytest.raises(LocalError, match=f"port {port} cannot be used.*--port"):
-            instance(tmp_path, SHOP, Ports(port, 0)).start()
+            local_instance(tmp_path, SHOP, Ports(port, 0)).start()
 
 
 def test_a_broker_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
-    with instance(tmp_path, SHOP) as running:
+    with local_instance(tmp_path, SHOP) as running:
         running.start()
         broker = json.loads((running.folders.run / "processes.json").read_text())[-1]
         os.kill(broker["pid"], signal.SIGKILL)
@@ -190,8 +181,8 @@ def test_a_broker_that_dies_is_told_with_its_log(tmp_path: Path) -> None:
 def test_a_sink_that_waits_for_a_broker_that_died_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_instance, "ORPHANS_STOP_S_MAX", 0.1)
-    with instance(tmp_path, SHOP + SINK % "!") as running:
+    monkeypatch.setattr("iggykube.local.instance.ORPHANS_STOP_S_MAX", 0.1)
+    with local_instance(tmp_path, SHOP + SINK % "!") as running:
         running.start()
         step_until(running, lambda now: now.sinks[0].state == SinkState.RUNNING)
         broker = json.loads((running.folders.run / "processes.json").read_text())[-1]
@@ -211,11 +202,11 @@ def test_a_wrong_setting_of_the_broker_is_told(tmp_path: Path) -> None:
     )
 
     with pytest.raises(BrokerDied, match="10XB"):
-        instance(tmp_path, broker).start()
+        local_instance(tmp_path, broker).start()
 
 
 def test_a_start_can_be_stopped(tmp_path: Path) -> None:
-    starting = instance(tmp_path, SHOP)
+    starting = local_instance(tmp_path, SHOP)
 
     with pytest.raises(Stopped):
         starting.start(should_stop=lambda: True)
@@ -233,7 +224,7 @@ def test_what_a_killed_instance_left_is_ended_by_the_next(tmp_path: Path) -> Non
         killed.stdout.readline()
         killed.kill()
 
-    with instance(tmp_path, SHOP) as running:
+    with local_instance(tmp_path, SHOP) as running:
         running.start()
         notes = running.notes
 
@@ -292,7 +283,7 @@ def test_an_unknown_setting_of_the_broker_is_refused_with_the_nearest_name(tmp_p
     )
 
     with pytest.raises(BrokerDied, match=r"(?i)segment[._]size"):
-        instance(tmp_path, broker).start()
+        local_instance(tmp_path, broker).start()
 
 
 def test_a_data_directory_may_be_named_with_dots(

@@ -10,10 +10,10 @@ import pytest
 
 from iggy_operator.secret_documents import Secret
 from iggykube.errors import LocalError
-from iggykube.local import Folders, LocalInstance, Ports, load_resources
+from iggykube.local import Folders, LocalInstance, load_resources
 from iggykube.local.secrets import write_secrets
+from local_instances import FREE, use_fake_job
 
-FAKE_JOB = Path(__file__).parents[1] / "support" / "fake_job"
 VALUE = "hunter2"
 STREAM = """\
 apiVersion: iggykube.dev/v1alpha1
@@ -104,11 +104,11 @@ def written(tmp_path: Path, *, keys: str | None) -> Path:
 def test_a_changed_secret_reaches_its_folder_and_restarts_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(FAKE_JOB))
+    use_fake_job(monkeypatch)
     data = tmp_path / "data"
     place = data / "secrets/sinks/default/keys/secretAccessKey"
     resources = load_resources(data, [written(tmp_path, keys=VALUE)])
-    with LocalInstance(data, resources, ports=Ports(0, 0)) as running:
+    with LocalInstance(data, resources, ports=FREE) as running:
         running.start()
         pid = running._sinks.pids
         assert place.read_text() == VALUE

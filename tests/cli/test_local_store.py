@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from iggy_client.client import Client, Message, messages
+from iggy_client.client import Message, messages
 from iggy_wire.primitives import Partitioning
-from iggykube.local import LocalInstance, Ports, load_resources
 from iggykube.local.snapshot import SinkState
+from local_instances import client_of, local_instance
 from object_store import ACCESS_KEY, SECRET_KEY, ObjectStore, running_object_store
 
 EXPIRY_US = 30 * 24 * 3600 * 1_000_000
@@ -52,12 +52,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 def test_rows_checkpoint_and_dead_letters_are_where_they_should_be(
     tmp_path: Path, store: ObjectStore
 ) -> None:
-    file, data = tmp_path / "shop.yaml", tmp_path / "data"
     place = {"bucket": store.common_bucket, "endpoint": store.endpoint}
-    file.write_text(SHOP % {"access": ACCESS_KEY, "secret": SECRET_KEY, **place})
-    with LocalInstance(data, load_resources(data, [file]), ports=Ports(0, 0)) as instance:
+    text = SHOP % {"access": ACCESS_KEY, "secret": SECRET_KEY, **place}
+    with local_instance(tmp_path, text) as instance:
         instance.start(sinks=False)
-        with Client.connect(instance.address, instance.username, instance.password) as client:
+        with client_of(instance) as client:
             texts = [b'{"id": 1}', b"no JSON", b'{"id": 2}']
             batch = [Message(text) for text in texts]
             client.send("shop", "orders", Partitioning.partition(0), batch)
@@ -74,6 +73,6 @@ def test_rows_checkpoint_and_dead_letters_are_where_they_should_be(
     names = [item["Key"] for item in listing["Contents"]]
     assert [name for name in names if name.endswith(".parquet")] != []
     assert [name for name in names if name.startswith("local/checkpoint/")] != []
-    assert not (data / "claims/default").exists()
-    logs = b"".join(path.read_bytes() for path in (data / "logs").iterdir())
+    assert not (tmp_path / "data/claims/default").exists()
+    logs = b"".join(path.read_bytes() for path in (tmp_path / "data/logs").iterdir())
     assert SECRET_KEY.encode() not in logs

@@ -14,19 +14,18 @@ from typing import Any
 import pytest
 
 from cli_program import clean_environment, run_program
-from iggy_client.client import Client
 from iggy_wire.batch import Message
 from iggy_wire.options import Option, ValueKind, options_bytes
 from iggy_wire.primitives import Partitioning
 from iggykube import view
 from iggykube.errors import LocalError
 from iggykube.letters import GROUPS_MAX, counted
-from iggykube.local import Folders, LocalInstance, Ports, SinkRow, load_resources, redrives
+from iggykube.local import Folders, LocalInstance, SinkRow, redrives
 from iggykube.local.redrives import Redrive, RedriveRow, RedriveState
 from iggykube.local.snapshot import SinkState
 from iggykube.redrive import Request
+from local_instances import client_of, local_instance, use_fake_job
 
-FAKE_JOB = Path(__file__).parents[1] / "support" / "fake_job"
 SHOP = """\
 apiVersion: iggykube.dev/v1alpha1
 kind: IggyStream
@@ -68,11 +67,8 @@ def running(
     folder: Path, monkeypatch: pytest.MonkeyPatch, exits: str = "-"
 ) -> Iterator[LocalInstance]:
     """An instance whose sinks have all begun."""
-    file = folder / "shop.yaml"
-    file.write_text(SHOP % exits)
-    monkeypatch.setenv("PYTHONPATH", str(FAKE_JOB))
-    data = folder / "data"
-    with LocalInstance(data, load_resources(data, [file]), ports=Ports(0, 0)) as instance:
+    use_fake_job(monkeypatch)
+    with local_instance(folder, SHOP % exits) as instance:
         instance.start()
         while {row.state for row in instance.step(0.05).sinks} & {SinkState.STARTING}:
             pass
@@ -298,7 +294,7 @@ def test_kinds_without_end_are_counted_together() -> None:
 
 
 def test_a_dry_run_counts_what_an_earlier_redrive_has_not_read(shop: LocalInstance) -> None:
-    with Client.connect(shop.address, shop.username, shop.password) as client:
+    with client_of(shop) as client:
         client.create_topic("shop", "dead", 1)
         where = Partitioning.partition(0)
         client.send("shop", "dead", where, [letter("orders.lake", "decode", "MalformedJson")] * 3)

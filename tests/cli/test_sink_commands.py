@@ -11,11 +11,11 @@ from cli_program import run_program
 from iggy_client.client import Client, Message
 from iggy_wire.primitives import Consumer, Partitioning
 from iggykube import view
-from iggykube.local import LocalInstance, Ports, SinkRow, load_resources
+from iggykube.local import LocalInstance, SinkRow
 from iggykube.local.numbers import PARTITION_ROWS_MAX, most_behind
 from iggykube.local.snapshot import PartitionRow, SinkState, decode
+from local_instances import client_of, local_instance, use_fake_job
 
-FAKE_JOB = Path(__file__).parents[1] / "support" / "fake_job"
 SHOP = """\
 apiVersion: iggykube.dev/v1alpha1
 kind: IggyStream
@@ -65,14 +65,11 @@ def is_told(instance: LocalInstance) -> bool:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data directory of an instance with 10 and 5 messages: the sink has done 7, a group 4."""
     folder = tmp_path_factory.mktemp("shop")
-    file = folder / "shop.yaml"
-    file.write_text(SHOP)
-    data = folder / "data"
     patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", str(FAKE_JOB))
-    with LocalInstance(data, load_resources(data, [file]), ports=Ports(0, 0)) as instance:
+    use_fake_job(patch)
+    with local_instance(folder, SHOP) as instance:
         instance.start()
-        with Client.connect(instance.address, instance.username, instance.password) as client:
+        with client_of(instance) as client:
             for partition, count in ((0, 10), (1, 5)):
                 batch = [Message(b"x")] * count
                 client.send("shop", "orders", Partitioning.partition(partition), batch)
@@ -80,7 +77,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             commit(client, "billing", 1, 3)
             while not is_told(instance):
                 instance.step(0.05)
-            yield data
+            yield instance.folders.root
     patch.undo()
 
 

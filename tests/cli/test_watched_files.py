@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from cli_program import run_program
-from iggy_client.client import Client
 from iggy_operator.documents import DocumentErrors
 from iggykube.errors import LocalError
-from iggykube.local import LocalInstance, Ports, Snapshot, load_resources
+from iggykube.local import Snapshot
 from iggykube.local.snapshot import SinkState
 from iggykube.local.watch import WATCH_S, Watch
+from local_instances import client_of, local_instance, resources_of, use_fake_job
 
-FAKE_JOB = Path(__file__).parents[1] / "support" / "fake_job"
 HEAD = "apiVersion: iggykube.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec: %s\n"
 STREAM = HEAD % ("IggyStream", "shop", "{}")
 pytestmark = pytest.mark.timeout(120)
@@ -119,18 +118,13 @@ class Running:
     """An instance, and the file that it was made from."""
 
     def __init__(self, tmp_path: Path, text: str) -> None:
-        self.file = tmp_path / "shop.yaml"
-        self.data = tmp_path / "data"
-        self.file.write_text(text)
-        self.instance = LocalInstance(
-            self.data, load_resources(self.data, [self.file]), ports=Ports(0, 0)
-        )
+        self.folder = tmp_path
+        self.instance = local_instance(tmp_path, text)
 
     def change(self, text: str) -> list[str]:
         """Change the file; the notes of what that meant."""
         self.instance.take_notes()
-        self.file.write_text(text)
-        self.instance.change(load_resources(self.data, [self.file]))
+        self.instance.change(resources_of(self.folder, text))
         return self.instance.take_notes()
 
     def until(self, is_done: Callable[[Snapshot], bool]) -> Snapshot:
@@ -153,7 +147,7 @@ def started(tmp_path: Path, text: str) -> Iterator[Running]:
 
 @pytest.fixture(autouse=True)
 def fake_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(FAKE_JOB))
+    use_fake_job(monkeypatch)
 
 
 def pids(running: Running) -> list[int | None]:
@@ -168,7 +162,7 @@ def test_topics_come_and_grow_and_what_is_gone_stays_in_the_broker(tmp_path: Pat
         same = running.change(text_of(STREAM, topic(name="bills")) + "# a remark\n")
         names = [row.name for row in running.instance.step().streams[0].topics]
         instance = running.instance
-        with Client.connect(instance.address, instance.username, instance.password) as client:
+        with client_of(instance) as client:
             kept = client.get_topic("shop", "orders")
 
     assert sorted(notes) == [
@@ -195,7 +189,7 @@ def test_a_sink_that_changed_starts_again_and_the_others_run_on(tmp_path: Path) 
     assert after[0] == before[0]
     assert after[1] != before[1]
     # One at a time: the second start of the job has seen the end of the first.
-    checkpoint = running.data / "claims" / "default" / "orders.b-checkpoint" / "starts"
+    checkpoint = running.instance.folders.root / "claims/default/orders.b-checkpoint/starts"
     assert checkpoint.read_text() == "2"
 
 
@@ -205,7 +199,7 @@ def test_a_sink_that_is_gone_stops_and_its_checkpoint_is_kept(tmp_path: Path) ->
         (pid,) = pids(running)
         notes = running.change(text_of(STREAM, topic()))
         running.until(lambda now: not running.instance._sinks.pids)
-        checkpoint = running.data / "claims" / "default" / "orders.a-checkpoint"
+        checkpoint = running.instance.folders.root / "claims/default/orders.a-checkpoint"
         is_kept = checkpoint.is_dir()
         again = running.change(text_of(STREAM, topic(sink("a"))))
         running.until_runs("orders.a")
@@ -257,7 +251,7 @@ def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
                 running.change(text)
         after = pids(running)
         instance = running.instance
-        with Client.connect(instance.address, instance.username, instance.password) as client:
+        with client_of(instance) as client:
             client.create_topic("shop", "bills", 1)
         foreign = topic(name="bills", more=", adoptionPolicy: FailIfExists")
         with pytest.raises(LocalError, match="bills"):

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from cli_program import PROGRAM, clean_environment
-from iggy_client.client import Client
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Partitioning
-from iggykube.local import LocalInstance, Ports, load_resources
+from iggykube.local import LocalInstance
 from lakes import FolderLake, table_of
+from local_instances import client_of, local_instance, resources_of
 
 SHOP = """\
 apiVersion: iggykube.dev/v1alpha1
@@ -39,22 +39,19 @@ MESSAGES = [b'{"number": 1, "month": 1}', b'{"month": 2}', b"no json"]
 
 @pytest.mark.timeout(600)  # three starts of Spark
 def test_letters_are_written_once_the_schema_is_right(tmp_path: Path) -> None:
-    file, data = tmp_path / "shop.yaml", tmp_path / "data"
-    file.write_text(SHOP % STRICT)
-    with LocalInstance(data, load_resources(data, [file]), ports=Ports(0, 0)) as instance:
+    with local_instance(tmp_path, SHOP % STRICT) as instance:
         instance.start()
-        with Client.connect(instance.address, instance.username, instance.password) as client:
+        with client_of(instance) as client:
             batch = [Message(payload) for payload in MESSAGES]
             client.send("shop", "orders", Partitioning.partition(0), batch)
         while instance.step().sink("orders.lake").rejected < 2:
             assert instance.step().sink("orders.lake").restarts == 0
         counted = command(instance, "--dry-run", "--error-class", "SchemaMismatch")
-        file.write_text(SHOP % WIDER)
-        instance.change(load_resources(data, [file]))
+        instance.change(resources_of(tmp_path, SHOP % WIDER))
 
         done = command(instance)
 
-        rows = table_of(FolderLake(data / "files" / "lake")).sort_by("month").to_pylist()
+        rows = table_of(FolderLake(tmp_path / "data/files/lake")).sort_by("month").to_pylist()
         left = command(instance, "--dry-run")
 
     lines = [line.split() for line in counted.splitlines()[1:]]
