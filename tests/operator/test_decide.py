@@ -18,7 +18,7 @@ from iggy_operator.decide.topics import ObservedTopic, decide_topic
 from iggy_operator.documents import Document
 from iggy_operator.resources import FOREVER, Resources, Sink, Topic, parse
 from iggy_operator.validation import check
-from resource_cases import stream, topic, with_sink
+from resource_documents import stream, topic, with_sink
 
 
 def parsed(*values: dict[str, object]) -> Resources:

@@ -10,7 +10,7 @@ from fake_cluster import FakeCluster
 from iggy_operator.cluster import ConflictError, InvalidError, NotFoundError, Ref
 from iggy_operator.desired.metadata import owner_of
 from operator_world import HandClock
-from resource_cases import topic
+from resource_documents import topic
 
 REF = Ref("IggyTopic", "shop", "orders")
 READY = {

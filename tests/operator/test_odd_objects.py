@@ -21,7 +21,7 @@ from managed_world import (
     wish,
 )
 from operator_world import OperatorWorld, run_in
-from resource_cases import LAKE
+from resource_documents import LAKE
 from sink_scene import Scene, play
 
 ANNOTATIONS_BYTES_MAX = 262_144  # of all annotations of an object (Kubernetes)

@@ -16,7 +16,7 @@ from iggy_operator.metered import Metered
 from iggy_operator.objects import uid_of
 from iggy_operator.program.metrics import FAMILIES, Metrics
 from operator_world import OperatorWorld
-from resource_cases import document
+from resource_documents import document
 
 
 class StillGauges:

@@ -16,7 +16,7 @@ from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import Consumer, Partitioning
 from launcher_cases import SMALLEST
 from operator_world import OperatorWorld
-from resource_cases import sink
+from resource_documents import sink
 
 SINK = Ref("IggySink", "shop", "lake")
 GROUP = Consumer.group("shop/lake")

@@ -6,7 +6,7 @@ from iggy_client import LinkError
 from iggy_operator.cluster import Object, Ref
 from operator_world import OperatorWorld, given_all, run_in
 from planted_faults import Made
-from resource_cases import sink
+from resource_documents import sink
 
 TOPIC = Ref("IggyTopic", "shop", "orders")
 DELETED = {"deletionPolicy": "Delete"}

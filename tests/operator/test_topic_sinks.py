@@ -9,7 +9,7 @@ from iggy_operator.cluster import ClusterError, DeniedError, InvalidError, Ref
 from launcher_cases import SMALLEST
 from operator_world import OperatorWorld, run_in
 from planted_faults import Killed, Made
-from resource_cases import document, sink
+from resource_documents import document, sink
 from sink_scene import Scene
 
 BROKER = Ref("IggyBroker", "shop", "main")

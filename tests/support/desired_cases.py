@@ -10,7 +10,7 @@ from iggy_operator.desired.release import Release
 from iggy_operator.documents import Document
 from iggy_operator.resources import Broker, Resources, User, parse
 from iggy_operator.validation import check
-from resource_cases import document
+from resource_documents import document
 
 RELEASE = Release(
     broker_image="iggykube/broker:1.0.0",

@@ -7,7 +7,7 @@ from iggy_operator import API_VERSION
 from iggy_operator.desired.metadata import Owner
 from iggy_operator.launchers.job import SinkJob, Source
 from iggy_operator.resources import Sink
-from resource_cases import sink
+from resource_documents import sink
 
 SOURCE = Source("main.messaging.svc:8090", "shop", "Orders.V2", "orders-lake-iggy")
 LAKE_TEMPLATE: dict[str, Any] = {

@@ -11,7 +11,7 @@ from fake_stateful_sets import FakeStatefulSets
 from iggy_operator.broker_admin import Connect
 from iggy_operator.cluster import Object, Ref
 from operator_world import NAMESPACE, OperatorWorld
-from resource_cases import document
+from resource_documents import document
 
 BROKER = Ref("IggyBroker", NAMESPACE, "main")
 POD = Ref("Pod", NAMESPACE, "main-0")

@@ -21,7 +21,7 @@ from iggy_operator.passes import Passes
 from iggy_operator.queue import WorkQueue
 from operator_rights import must_be_granted
 from planted_faults import Faults
-from resource_cases import document
+from resource_documents import document
 
 NAMESPACE = "shop"
 RESYNC_S = 60.0

@@ -9,7 +9,7 @@ from fake_launchers import FakeLaunchers
 from iggy_operator.cluster import Ref
 from launcher_cases import SMALLEST
 from operator_world import OperatorWorld, given_all, run_in
-from resource_cases import sink
+from resource_documents import sink
 
 LAUNCHERS = ("Native", "Kubeflow", "Apache")
 SINK = Ref("IggySink", "shop", "lake")
