@@ -79,7 +79,9 @@ class CorruptReply(IggySparkError):
 
 
 class SinkError(IggySparkError):
-    """The target of a sink cannot be written; the message names it."""
+    """The target of a sink cannot be written, or the system of a source not be read; the message
+    names it.
+    """
 
 
 class SparkNotStarted(IggySparkError):

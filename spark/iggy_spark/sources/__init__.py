@@ -1,0 +1,1 @@
+"""What reads other systems into a topic, each a `Source`."""
