@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import page_samples
 from clickhouse import ClickHouse, Engine
 from iggy_spark import blocks, schema
 from iggy_spark.errors import OptionError
@@ -219,20 +216,6 @@ def test_values_that_a_column_does_not_take(
 
     assert [(bad.offset, bad.kind) for bad in task.refusals] == [(1, kind)]
     assert server.engine.rows("SELECT count() FROM narrow") == [[1]]
-
-
-def test_the_table_of_the_page_goes_with_its_sink(server: ClickHouse) -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "sinks" / "clickhouse.md"
-    (statement,) = re.findall(r"^```sql\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    (sample,) = (one for one in page_samples.blocks() if "sinks/clickhouse.md" in one.place)
-    (topic,) = sample.documents()
-    (sink,) = topic["spec"]["sinks"]
-    server.engine.run("CREATE DATABASE IF NOT EXISTS shop ENGINE = Atomic")
-    server.engine.run(statement)
-    block = blocks.ClickHouse(url=server.url, database="shop", table=sink["clickhouse"]["table"])
-    fields = table_fields(declare(text=sink["payload"]["schema"]))
-
-    ClickHouseSink(block, fields, name="x", retry=quick(), exactly_once=True).check()
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from iggy_operator.launchers.job import job_file
-from iggy_operator.resources import load
 from iggy_spark import errors, job, job_config
 from iggy_spark.errors import BadPayload, OptionError, SinkError
 from iggy_spark.retry import Policy, Retry
 from iggy_spark.sinks import registry
-from launcher_cases import job_of
-from page_samples import ROOT, blocks
+from page_samples import ROOT
+from shown_sinks import shown
 from sink_jobs import Setup, every
 
 if TYPE_CHECKING:
@@ -149,10 +147,7 @@ def test_the_sample_of_the_page_keeps_totals(
     found = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     custom = Custom(topic, tmp_path, found[1])
-    (sample,) = (one for one in blocks() if one.place.startswith("docs/sinks/custom.md"))
-    (tmp_path / "sample.yaml").write_text(sample.text)
-    ((shown,),) = (topic.sinks for topic in load([tmp_path / "sample.yaml"]).topics)
-    given = dict(job_file(job_of(shown)))["sink"]
+    given = shown("custom", tmp_path)["sink"]
     assert given["custom"]["mainApplicationFile"] == "local:///opt/programs/totals.py"
     given["custom"] = {
         "mainApplicationFile": str(custom.program),

@@ -9,30 +9,17 @@ from typing import Any
 
 import pytest
 
-from iggy_operator.launchers.job import job_file
-from iggy_operator.resources import load
 from iggy_spark import job_config
 from iggy_spark.sinks import registry
-from launcher_cases import job_of
-from page_samples import blocks
 from played_server import PlayedServer
 from played_targets import PlayedElasticsearch, PlayedQuickwit, PlayedService, PlayedTokens
 from quick_retry import quick
+from shown_sinks import shown
 from sink_cases import INCARNATION, PlayedTask, portions, wanted
 
 CLIENT = "Basic YzpzZWNyZXQ="  # c:secret
 VALUE = {"id": 7, "customer": "c", "amount": "7.25", "ts": "2026-12-31T10:00:00Z"}
 Arrived = Callable[[Any], list[Any]]
-
-
-def shown(page: str, folder: Path) -> dict[str, Any]:
-    """The job's file of the sink that a page shows."""
-    (sample,) = (one for one in blocks() if one.place.startswith(f"docs/sinks/{page}.md"))
-    file = folder / "sample.yaml"
-    file.write_text(sample.text)
-    (topic,) = load([file]).topics
-    (sink,) = topic.sinks
-    return dict(job_file(job_of(sink)))
 
 
 def login(folder: Path, *names: str) -> str:
