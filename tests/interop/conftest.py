@@ -1,6 +1,7 @@
 """One broker with two shards for all interop tests that do not stop it."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -28,3 +29,9 @@ def raw(broker: BrokerProcess) -> Iterator[RawClient]:
     with RawClient(broker.tcp_port) as client:
         client.login()
         yield client
+
+
+@pytest.fixture
+def open_clients(broker: BrokerProcess) -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack

@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from iggy_client import messages
+import pytest
+
+from broker_process import BrokerProcess
+from iggy_client import ClientError, messages
 from iggy_client.client import Client
 from iggy_wire.batch import Message
 from iggy_wire.errors import ErrorCode
@@ -98,3 +102,21 @@ def code_of(error: object) -> int:
     """The number of a refusal that pytest caught."""
     value = getattr(error, "value", error)
     return int(getattr(value, "code", ErrorCode.ERROR))
+
+
+def clients(broker: BrokerProcess, stack: ExitStack, count: int) -> list[Client]:
+    return [stack.enter_context(broker.client()) for _ in range(count)]
+
+
+def joined(broker: BrokerProcess, stack: ExitStack, stream: str, count: int) -> list[Client]:
+    made = clients(broker, stack, count)
+    for client in made:
+        client.join_group(stream, TOPIC, "g")
+    return made
+
+
+def refusal(work: object, *args: object) -> int:
+    assert callable(work)
+    with pytest.raises(ClientError) as error:
+        work(*args)
+    return code_of(error)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from iggy_wire.codes import Operation
 from iggy_wire.dialect import P11
@@ -29,6 +29,17 @@ def polite(header: RequestHeader, body: bytes) -> Iterable[bytes]:
         return [encode_reply(header, success_bytes(login.encode()), op=7, commit=7)]
     framed = header.operation not in (Operation.NON_REPLICATED, Operation.LOGOUT)
     return [encode_reply(header, success_bytes() if framed else b"")]
+
+
+def after_login(*frames: Any) -> Any:
+    """Answers every request but the login with these: bytes, or functions of the header."""
+
+    def answer(header: RequestHeader, body: bytes) -> Iterable[bytes]:
+        if header.operation == Operation.REGISTER:
+            return polite(header, body)
+        return [frame(header) if callable(frame) else frame for frame in frames]
+
+    return answer
 
 
 class ScriptedServer:

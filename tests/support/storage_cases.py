@@ -152,3 +152,22 @@ def simulated_world(seed: int = 0, **changes: object) -> World:
     disk.settle()
     options = replace(SMALL_SEGMENTS, **changes)  # type: ignore[arg-type]
     return World(disk, options)
+
+
+def disk_of(world: World) -> SimulatedDisk:
+    assert isinstance(world.disk, SimulatedDisk)
+    return world.disk
+
+
+def killed(world: World) -> SimulatedDisk:
+    return disk_of(world).crash(power_cut=False)
+
+
+def three_batches() -> tuple[World, int]:
+    """A killed broker's log of three batches, and where the last one begins."""
+    world = simulated_world()
+    world.append(3)
+    world.append(2)
+    start = world.partition.log.size_bytes
+    world.append(4)
+    return world, start

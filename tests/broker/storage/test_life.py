@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from iggy_broker.storage.removal import move_away, remove_moved
-from simulated_disk import Crashed, SimulatedDisk
-from storage_cases import FOLDER, NEW_PLACE, World, simulated_world
+from simulated_disk import Crashed
+from storage_cases import FOLDER, NEW_PLACE, World, disk_of, simulated_world
 
 STEPS = 16  # operations of the disk in which a purge is over
 SEEDS = range(12)
@@ -24,11 +24,6 @@ def synced_world(seed: int) -> World:
         world.append(1, 100)
     world.partition.sync_now()
     return world
-
-
-def disk_of(world: World) -> SimulatedDisk:
-    assert isinstance(world.disk, SimulatedDisk)
-    return world.disk
 
 
 def crash_at(world: World, step: int, action: Callable[[], None], *, power_cut: bool) -> None:
