@@ -15,6 +15,7 @@ TABLES_MAX = 64  # of one Postgres source
 PATH_CHARS_MAX = 255  # of a dotted path in a JSON message
 PAYLOAD_BYTES_MAX = 1_000_000  # of a message of the Random source
 RATE_MAX = 1_000_000  # messages a second of the Random source
+NUMBER_MAX = (1 << 53) - 1  # so that every program that reads JSON reads it whole
 
 TableName = Annotated[str, msgspec.Meta(pattern=r"^[^.\s]+\.[^.\s]+$", max_length=127)]
 SlotName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9_]{1,63}$")]
@@ -87,7 +88,7 @@ class Random(Part, frozen=True):
     payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=PAYLOAD_BYTES_MAX)] = 100
     keys: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] | None = None
     """How many different keys; without it messages have none."""
-    seed: Annotated[int, msgspec.Meta(ge=0, lt=1 << 63)] = 0
+    seed: Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)] = 0
     """Another seed, other messages."""
-    messages: Annotated[int, msgspec.Meta(ge=1, lt=1 << 63)] | None = None
+    messages: Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)] | None = None
     """How many in all; without it there is no end."""

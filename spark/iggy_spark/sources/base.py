@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -54,7 +54,10 @@ class Source(Protocol):
         """
 
     def split(self, start: Position, end: Position) -> Sequence[Mapping[str, Any]]:
-        """The parts of a batch, a task each: JSON objects, in the order of their messages."""
+        """The parts of a batch, a task each: JSON objects, in the order of their messages.
+
+        Parts are read side by side, so messages whose order matters belong into one.
+        """
 
     def read(
         self, start: Position, end: Position, part: Mapping[str, Any]
@@ -75,6 +78,16 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of connections. Whoever uses the source again opens new ones."""
+
+
+@runtime_checkable
+class Freezing(Protocol):
+    """A source that goes on without end. One that is not frozen ends when it finds nothing new."""
+
+    def freeze(self) -> None:
+        """Before the first `latest` of a run that is to end: from now on `latest` of this object
+        goes no further than what is there at this moment.
+        """
 
 
 def message_id(*words: str | bytes | int) -> bytes:
