@@ -27,13 +27,13 @@ class BatchWriter:
         listener: ProgressListener,
         stop: Stop,
         *,
-        keep: Callable[[], None],
+        begin: Callable[[], None],
         limits: BadLimits | None,
         metrics: JobMetrics,
     ) -> None:
-        """`stop` is looked at before every batch; `keep` makes its plan durable."""
+        """`stop` is looked at before every batch; `begin` makes its plan durable."""
         self._carrier, self._listener, self._stop = carrier, listener, stop
-        self._keep, self._limits, self._metrics = keep, limits, metrics
+        self._begin, self._limits, self._metrics = begin, limits, metrics
         self.running = False
         self.refused = False
         self.last_batch: int | None = None
@@ -46,7 +46,7 @@ class BatchWriter:
             self.refused = self._stop.asked
             if self.refused:
                 raise StopRequested("stopping: no further batch is begun")
-            self._keep()
+            self._begin()
             with self._metrics.writing():
                 results = self._carrier.write(frame, batch)
                 if self._limits is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -43,11 +44,14 @@ class Tasks:
     covered: Mapping[int, Spans]
     mark: str
     letters: bool  # the topic is that of the dead letters
+    away: Path  # where tasks tell that the target is away
 
     def read(self, spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
         """Reading it writes; its rows are results."""
         spark.dataSource.register(sink_source.SinkSource)
-        own = sink_source.own_options(self.config, self.covered, self.mark, letters=self.letters)
+        own = sink_source.own_options(
+            self.config, self.covered, self.mark, letters=self.letters, away=self.away
+        )
         return spark.readStream.format(sink_source.FORMAT).options(**given, **own).load()
 
     def write(self, frame: DataFrame, batch: int) -> list[Written]:
@@ -81,12 +85,18 @@ class Program:
 
 
 def carrier(
-    config: JobConfig, sink: Sink, covered: Mapping[int, Spans], mark: str, *, letters: bool
+    config: JobConfig,
+    sink: Sink,
+    covered: Mapping[int, Spans],
+    mark: str,
+    *,
+    letters: bool,
+    away: Path,
 ) -> Carrier:
     """The way of a sink."""
     if isinstance(sink, CustomSink):
         return Program(config, sink)
-    return Tasks(config, sink, covered, mark, letters)
+    return Tasks(config, sink, covered, mark, letters, away)
 
 
 def payload_options(config: JobConfig) -> dict[str, str]:

@@ -4,6 +4,7 @@
 <checkpoint>/driver                 see `driver_mark`
 <checkpoint>/sink.json              what the sink was declared as
 <checkpoint>/logs/                  Spark's own logs
+<checkpoint>/away/                  see `absence`
 <checkpoint>/<incarnation>/state/   where the first batch began
 <checkpoint>/<incarnation>/spark/   Spark's checkpoint
 """
@@ -56,6 +57,11 @@ class Checkpoint:
     def logs(self) -> Path:
         """Where Spark may write its logs."""
         return self._folder / "logs"
+
+    @property
+    def away(self) -> Path:
+        """Where tasks may tell that the target is away."""
+        return self._folder / "away"
 
     def close(self) -> None:
         """Let others have it."""

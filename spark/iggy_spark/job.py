@@ -33,6 +33,7 @@ from iggy_spark import (
     s3,
     session,
 )
+from iggy_spark.absence import Absence
 from iggy_spark.alive import Sign
 from iggy_spark.batch_writer import BatchWriter
 from iggy_spark.checkpoint import Checkpoint
@@ -106,10 +107,11 @@ class Job:
         self._running = running
         self._raw = job_config.reader_options(config, environ)
         self._options = options.parse(self._raw, mode="stream")
+        self._absence = Absence()
         self._sink = registry.build(
             config,
             show=reporter.show,
-            retry=Retry(config.retry_policy),
+            retry=Retry(config.retry_policy, away=self._absence.tell),
             reach=self._options,
         )
         self._metrics = JobMetrics(config.name)
@@ -201,13 +203,19 @@ class Job:
         listener = ProgressListener(self._reporter, self._metrics, moved=self._sign.moved)
         spark.streams.addListener(listener)
         incarnation = run.incarnation
-        way = carriers.carrier(self._config, self._sink, run.covered, run.mark, letters=run.letters)
-        keep = partial(run.checkpoint.keep, incarnation)
+        way = carriers.carrier(
+            self._config,
+            self._sink,
+            run.covered,
+            run.mark,
+            letters=run.letters,
+            away=run.checkpoint.away,
+        )
         writer = BatchWriter(
             way,
             listener,
             self._stop,
-            keep=keep,
+            begin=partial(self._begin, run),
             limits=None if run.letters else bad_limits(self._config),
             metrics=self._metrics,
         )
@@ -241,6 +249,11 @@ class Job:
             listener.ended.wait(LISTENER_WAIT_S)
             spark.streams.removeListener(listener)
 
+    def _begin(self, run: Run) -> None:
+        """Before a batch."""
+        self._absence.clear(run.checkpoint.away)
+        run.checkpoint.keep(run.incarnation)
+
     def _starting_offsets(self, run: Run) -> str:
         """For `startingOffsets`; see `job_starts`."""
         connection = Connection(run.options)
@@ -266,6 +279,7 @@ class Job:
                 # The start of the first batch, before anybody takes the job for well.
                 run.checkpoint.keep(run.incarnation)
                 self._sign.write()
+                self._metrics.answers(not self._absence.is_away)
                 run.mirror.tell(None if run.letters else writer.last_batch)
                 done = run.mirror.positions
                 if done is not None and (seen := lookout.look(done)) is not None:

@@ -21,6 +21,7 @@ from prometheus_client import (
 )
 
 from iggy_spark.outlook import Outlook
+from iggy_spark.retry import CAUSES
 
 LABELS: Final = ("namespace", "sink")
 SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -46,7 +47,7 @@ class JobMetrics:
         self._committed = self._gauge(
             "committed_timestamp_seconds", "When the last batch was finished, since 1970."
         )
-        self._up = self._gauge("up", "1 while the query runs.")
+        self._up = self._gauge("up", "1 while the query runs and its target answers.")
         self._batch_rows = self._gauge("batch_rows", "Rows of the last batch.")
         self._rows = Counter(
             "iggy_sink_rows",
@@ -58,7 +59,14 @@ class JobMetrics:
             self._rows.labels(**self._of, result=result)
         self._bytes = self._counter("bytes", "Bytes written.")
         self._lost = self._counter("lost_messages", "Messages that were gone unread.")
-        self._retries = self._counter("retries", "Calls that the target could not answer.")
+        self._retries = Counter(
+            "iggy_sink_retries",
+            "Calls that the target could not answer, by what kept it.",
+            (*LABELS, "reason"),
+            registry=self.registry,
+        )
+        for cause in CAUSES:
+            self._retries.labels(**self._of, reason=cause)
         self._mirror_failures = self._counter(
             "mirror_failures", "Times that the broker could not be told how far the job is."
         )
@@ -89,11 +97,15 @@ class JobMetrics:
     @contextmanager
     def running(self) -> Iterator[None]:
         """A query's block."""
-        self._up.set(1)
+        self.answers(True)
         try:
             yield
         finally:
-            self._up.set(0)
+            self.answers(False)
+
+    def answers(self, is_so: bool) -> None:
+        """Of a running query: whether its target does not leave it waiting."""
+        self._up.set(is_so)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -102,8 +114,12 @@ class JobMetrics:
         yield
         self._write_s.observe(self._clock() - began)
 
-    def batch_done(self, counts: Mapping[str, int], *, seconds: float, now: float) -> None:
-        """A batch is committed. `counts` as `progress.COUNTS`, `now` in seconds since 1970."""
+    def batch_done(
+        self, counts: Mapping[str, int], *, retries: Mapping[str, int], seconds: float, now: float
+    ) -> None:
+        """A batch is committed. `counts` as `progress.COUNTS`, `retries` by `retry.Cause`, `now` in
+        seconds since 1970.
+        """
         for count, result in RESULTS.items():
             self._rows.labels(**self._of, result=result).inc(counts[count])
         kept = counts["rejected"] - counts["dead"]
@@ -111,7 +127,8 @@ class JobMetrics:
         self._rows.labels(**self._of, result="skipped_replay").inc(counts["skipped"])
         self._bytes.inc(counts["size_bytes"])
         self._lost.inc(counts["lost"])
-        self._retries.inc(counts["retries"])
+        for reason, times in retries.items():
+            self._retries.labels(**self._of, reason=reason).inc(times)
         self._batch_rows.set(counts["rows"])
         self._batch_s.observe(seconds)
         self._committed.set(now)

@@ -6,8 +6,9 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -21,7 +22,7 @@ from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.offsets import Offsets
 from iggy_spark.sinks.base import Written
 
-COUNTS = ("rows", "rejected", "dead", "filtered", "skipped", "lost", "retries", "size_bytes")
+COUNTS = ("rows", "rejected", "dead", "filtered", "skipped", "lost", "size_bytes")
 BATCHES_WAITING_MAX = 64  # results of batches whose progress event has not come; the oldest go
 
 
@@ -69,11 +70,19 @@ def as_text_keys(positions: Mapping[int, int]) -> dict[str, int]:
     return {str(number): position for number, position in sorted(positions.items())}
 
 
-def _counts(results: Iterable[Written]) -> dict[str, int]:
-    counts = dict.fromkeys(COUNTS, 0)
+class _Counts(NamedTuple):
+    """What the tasks of a batch did together: `COUNTS`, and retries by their causes."""
+
+    named: dict[str, int]
+    retries: Counter[str]
+
+
+def _counts(results: Iterable[Written]) -> _Counts:
+    counts = _Counts(dict.fromkeys(COUNTS, 0), Counter())
     for result in results:
-        for name in counts:
-            counts[name] += getattr(result, name)
+        for name in counts.named:
+            counts.named[name] += getattr(result, name)
+        counts.retries.update(result.retries)
     return counts
 
 
@@ -89,7 +98,7 @@ class ProgressListener(StreamingQueryListener):
         self._reporter, self._metrics = reporter, metrics
         self._moved = moved
         self._lock = threading.Lock()
-        self._results: dict[int, dict[str, int] | None] = {}
+        self._results: dict[int, _Counts | None] = {}
         self.ended = threading.Event()
 
     def batch_written(self, batch: int, results: Iterable[Written] | None) -> None:
@@ -113,18 +122,22 @@ class ProgressListener(StreamingQueryListener):
                 return
             counts = self._results.pop(progress.batchId)
         if counts is None:
-            counts = _counts(()) | {"rows": progress.numInputRows}
+            counts = _counts(())
+            counts.named["rows"] = progress.numInputRows
         source = progress.sources[0]
         committed = Offsets.from_json(json.loads(source.endOffset))
         # Spark 4.3 has no latest offset for a batch that it repeats after a restart.
         known = (source.latestOffset or "").startswith("{")
         ends = Offsets.from_json(json.loads(source.latestOffset)).positions if known else None
         seconds = progress.batchDuration / 1000
-        self._metrics.batch_done(counts, seconds=seconds, now=time.time())
+        self._metrics.batch_done(
+            counts.named, retries=counts.retries, seconds=seconds, now=time.time()
+        )
         self._reporter.event(
             "progress",
             batch=progress.batchId,
-            **counts,
+            **counts.named,
+            retries=counts.retries.total(),
             seconds=seconds,
             committed=as_text_keys(committed.positions),
             end=None if ends is None else as_text_keys(ends),

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, Literal, TypeVar, get_args
 
 from iggy_spark.errors import SinkError
 
 T = TypeVar("T")
+
+Cause = Literal["busy", "conflict", "unreachable"]
+"""What kept a target: it puts the call off, another writer was first, there is no way to it."""
+CAUSES: Final[tuple[Cause, ...]] = get_args(Cause)
+AWAY_FAILURES: Final = 2  # in a row; a single one is no news
 
 
 class TransientError(Exception):
@@ -19,23 +25,29 @@ class TransientError(Exception):
     `after_s` is how long it wants to be left alone, if it has said so.
     """
 
-    def __init__(self, reason: str, *, after_s: float | None = None) -> None:
+    def __init__(self, reason: str, *, after_s: float | None = None, cause: Cause = "busy") -> None:
         """`reason` is a clause for a person, without secrets."""
         super().__init__(reason)
-        self.after_s = after_s
+        self.after_s, self.cause = after_s, cause
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long, and with which pauses. Each pause is drawn between 0 and a bound that doubles."""
+    """How long from the first failure on, and with which pauses. Each pause is drawn between 0
+    and a bound that doubles.
+    """
 
     timeout_s: float = 600.0
     initial_s: float = 0.5
     max_s: float = 30.0
 
 
+def nobody(is_away: bool) -> None:
+    """Tells nobody."""
+
+
 class Retry:
-    """Carries calls out again while they are transient; `count` says how often that was so."""
+    """Carries calls out again while they are transient; `counts` says how often that was so."""
 
     def __init__(
         self,
@@ -44,10 +56,14 @@ class Retry:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         draw: Callable[[], float] = random.random,
+        away: Callable[[bool], None] = nobody,
     ) -> None:
-        """`draw` gives numbers from 0 to 1."""
+        """`draw` gives numbers from 0 to 1. `away` is told True when a target has not answered
+        twice in a row, and False when the call has ended, well or not.
+        """
         self._policy, self._clock, self._sleep, self._draw = policy, clock, sleep, draw
-        self.count = 0
+        self._away = away
+        self.counts: Counter[Cause] = Counter()
 
     def call(self, work: Callable[[], T], *, what: str) -> T:
         """The result of `work`, which may raise `TransientError`; `what` names the target.
@@ -55,18 +71,29 @@ class Retry:
         Raises:
             SinkError: it was transient for as long as the policy allows.
         """
-        deadline = self._clock() + self._policy.timeout_s
-        bound = self._policy.initial_s
-        while True:
-            try:
-                return work()
-            except TransientError as error:
-                # Not all at once again, when many tasks have lost the same target.
-                pause = self._draw() * bound if error.after_s is None else error.after_s
-                if self._clock() + pause > deadline:
-                    raise SinkError(
-                        f"{what}: {error}; tried for {self._policy.timeout_s:g} s (errors.retry)"
-                    ) from error
-            self.count += 1
-            self._sleep(pause)
-            bound = min(2 * bound, self._policy.max_s)
+        failures = 0
+        try:
+            while True:
+                try:
+                    return work()
+                except TransientError as error:
+                    failures += 1
+                    if failures == 1:  # what went before was no trouble, however long it took
+                        deadline = self._clock() + self._policy.timeout_s
+                    elif failures == AWAY_FAILURES:
+                        self._away(True)
+                    self._wait(error, failures, deadline, what)
+        finally:
+            if failures >= AWAY_FAILURES:
+                self._away(False)
+
+    def _wait(self, error: TransientError, failures: int, deadline: float, what: str) -> None:
+        # Not all at once again, when many tasks have lost the same target.
+        bound = min(self._policy.initial_s * 2.0 ** (failures - 1), self._policy.max_s)
+        pause = self._draw() * bound if error.after_s is None else error.after_s
+        if self._clock() + pause > deadline:
+            raise SinkError(
+                f"{what}: {error}; tried for {self._policy.timeout_s:g} s (errors.retry)"
+            ) from error
+        self.counts[error.cause] += 1
+        self._sleep(pause)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ _OWN_OPTIONS = (
     "sinkcovered",
     "sinkmark",
     "sinkletters",
+    "sinkaway",
 )  # Spark compares option names without case
 
 
@@ -55,12 +57,15 @@ class SinkSource(DataSource):
 
 
 def own_options(
-    config: JobConfig, covered: Mapping[int, Spans], mark: str, *, letters: bool
+    config: JobConfig, covered: Mapping[int, Spans], mark: str, *, letters: bool, away: Path
 ) -> dict[str, str]:
-    """What `SinkSource` needs beside the reader's options; `letters`: it reads dead letters."""
+    """What `SinkSource` needs beside the options of the reader. `letters`: it reads dead letters;
+    `away`: where tasks tell that the target is away.
+    """
     return {
         "sinkJob": msgspec.json.encode(config).decode(),
         "sinkCovered": json.dumps({str(number): spans for number, spans in covered.items()}),
         "sinkMark": mark,
         "sinkLetters": "yes" if letters else "",
+        "sinkAway": str(away),
     }

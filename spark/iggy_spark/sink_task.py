@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from iggy_spark import driver_mark, no_pandas, readers, redrive
+from iggy_spark.absence import Notice
 from iggy_spark.dead_letters import DeadLetters
 from iggy_spark.errors import BadPayload
 from iggy_spark.fetch import RangeFetch
@@ -37,11 +39,12 @@ class SinkReader(readers.IggyStreamReader):
     """Plans like the data source; a task writes instead of handing rows to Spark."""
 
     def __init__(
-        self, options: ReadOptions, job: str, covered: str, mark: str, letters: str
+        self, options: ReadOptions, job: str, covered: str, mark: str, letters: str, away: str
     ) -> None:
         """The texts are as `sink_source.own_options` made them."""
         super().__init__(options)
         self._job, self._covered, self._mark, self._letters = job, covered, mark, letters
+        self._away = away
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one range; yield what was done."""
@@ -52,7 +55,7 @@ class SinkReader(readers.IggyStreamReader):
         options = replace(self._options, payload=config.payload)
         spans = json.loads(self._covered).get(str(partition.wanted.partition), [])
         covered = tuple((first, end) for first, end in spans)
-        retry = Retry(config.retry_policy)
+        retry = Retry(config.retry_policy, away=Notice(Path(self._away)))
         sink = registry.build(config, show=lambda line: None, retry=retry, reach=options)
         with driver_mark.of(config).writing(self._mark) as confirm:
             letters = DeadLetters.of(config, options)
@@ -68,7 +71,11 @@ class SinkReader(readers.IggyStreamReader):
             written = write_range(
                 options, partition.wanted, sink=sink, covered=covered, work=work, found=found
             )
-        line = json.dumps(replace(written, retries=retry.count).to_json())
+        line = json.dumps(
+            replace(
+                written, retries={str(name): times for name, times in retry.counts.items()}
+            ).to_json()
+        )
         yield pa.RecordBatch.from_arrays([pa.array([line])], schema=RESULT_SCHEMA)
 
 

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from alert_rules import RULES, needs_promtool, rules_of, scene
+from alert_rules import RULES, needs_promtool, rules_of, scene, sink_metrics
 from e2e_prometheus import complaints
 from iggy_operator.program.metrics import FAMILIES
 from marked_tables import rows
 
-BROKER, OPERATOR = RULES
+BROKER, OPERATOR, SINKS = RULES
 ALERTS = [pytest.param(rule, id=rule["alert"]) for path in RULES for rule in rules_of(path)]
 BY = re.compile(r"\bby \(([^)]*)\)")
 MATCHED = re.compile(r'(\w+)(?:=|!=|=~|!~)"')
+METRIC = re.compile(r"\biggy_[a-z0-9_]+")
 SHOWN = re.compile(r"\$labels\.(\w+)")
 # Prometheus gives each series the place where it was read; a label of ours of that name is renamed.
 OF_THE_TARGET = frozenset({"namespace", "pod"})
@@ -73,6 +74,15 @@ def test_the_operators_alerts_ask_for_labels_that_its_metrics_have(rule: dict[st
     assert asked <= known
 
 
+@pytest.mark.parametrize("rule", rules_of(SINKS), ids=lambda rule: str(rule["alert"]))
+def test_the_alerts_of_sinks_ask_for_labels_that_their_metrics_have(rule: dict[str, Any]) -> None:
+    asked = {name for names in BY.findall(rule["expr"]) for name in names.split(", ")}
+    asked |= set(MATCHED.findall(rule["expr"]))
+    (metric,) = METRIC.findall(rule["expr"])
+
+    assert asked <= set(sink_metrics()[metric])
+
+
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
 @needs_promtool
 def test_prometheus_understands_the_alerts(path: Path) -> None:
@@ -93,6 +103,13 @@ def passes(result: str) -> str:
     return f"iggy_operator_reconcile_total{{{labels}}}"
 
 
+def driver(metric: str, **more: str) -> str:
+    labels = {"namespace": "shop", "pod": "lake-0", "sink": "orders.lake", **more}
+    shown = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"iggy_sink_{metric}{{{shown}}}"
+
+
+OF_LAKE = '{namespace="shop", sink="orders.lake"}'
 LAKE = '{exported_namespace="shop", topic="orders", sink="orders.lake"}'
 DEAF = 'iggy_operator_watch_last_event_seconds{namespace="a",pod="p",kind="Pod"}'
 LEADER = 'iggy_operator_leader{namespace="a",pod="%s"}'
@@ -150,6 +167,16 @@ SCENES: list[tuple[str, dict[str, str], str | None]] = [
     ),
     ("IggySinkRestarts", {of_sink("restarts_total"): "7x20"}, None),
     ("IggySinkRestarts", {of_sink("restarts_total"): "0x15 1x5"}, None),
+    ("IggySinkTargetAway", {driver("up"): "0x20"}, OF_LAKE),
+    ("IggySinkTargetAway", {driver("up"): "0x15 1x5"}, None),
+    ("IggySinkDeadLetters", {driver("rows_total", result="dead"): "0x10 3x10"}, OF_LAKE),
+    ("IggySinkDeadLetters", {driver("rows_total", result="written"): "0+9x20"}, None),
+    ("IggySinkLosesMessages", {driver("lost_messages_total"): "0x10 1x10"}, OF_LAKE),
+    ("IggySinkLosesMessages", {driver("lost_messages_total"): "5x20"}, None),
+    ("IggySinkNearRetention", {driver("retention_headroom_ratio"): "0.1x20"}, OF_LAKE),
+    ("IggySinkNearRetention", {driver("retention_headroom_ratio"): "0.3x20"}, None),
+    ("IggySinkProgressUntold", {driver("mirror_failures_total"): "0+60x20"}, OF_LAKE),
+    ("IggySinkProgressUntold", {driver("mirror_failures_total"): "0x5 9x15"}, None),
     ("IggyOperatorPassesFail", {passes("failed"): "0+60x20"}, '{namespace="a", kind="IggyTopic"}'),
     ("IggyOperatorPassesFail", {passes("failed"): "0+3x20"}, None),
     ("IggyOperatorPassesFail", {passes("again"): "0+60x20", passes("done"): "0+60x20"}, None),
@@ -177,10 +204,9 @@ def test_alerts_are_raised_when_they_should(
     assert complaints("test", "rules", path) == ""
 
 
-def test_every_alert_of_the_operator_has_a_scene_in_which_it_is_raised_and_one_in_which_not() -> (
-    None
-):
+def test_alerts_of_operator_and_sinks_have_scenes_with_and_without_them() -> None:
     raised = {alert for alert, _, labels in SCENES if labels is not None}
     quiet = {alert for alert, _, labels in SCENES if labels is None}
 
-    assert {rule["alert"] for rule in rules_of(OPERATOR)} <= raised & quiet
+    ours = {rule["alert"] for path in (OPERATOR, SINKS) for rule in rules_of(path)}
+    assert ours <= raised & quiet

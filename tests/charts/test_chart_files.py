@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import chart_files
-from alert_rules import RULES, rules_of
+from alert_rules import RULES, rules_of, sink_metrics
 from chart_values import CHARTS, values_of
 from iggy_operator.program import main, watches
 from iggy_operator.program.metrics import FAMILIES
@@ -131,10 +131,25 @@ def test_dashboards_and_alerts_ask_for_metrics_that_exist() -> None:
     kinds |= {family.name: family.kind for family in FAMILIES}
     known = {f"{name}_bucket" if kind == "histogram" else name for name, kind in kinds.items()}
 
+    known |= set(sink_metrics())
+
     asked = {(place, name) for place, text in expressions() for name in METRIC.findall(text)}
 
     assert {(place, name) for place, name in asked if name not in known} == set()
     assert len(asked) > 60, "there are many"
+
+
+def test_the_figures_of_sinks_are_those_of_the_documents() -> None:
+    page = (ROOT / "docs" / "spark.md").read_text()
+    parts = ("_bucket", "_count", "_sum")  # of a histogram
+    served = {name for name in sink_metrics() if not name.endswith(parts)}
+    served |= {name.removesuffix("_sum") for name in sink_metrics() if name.endswith("_sum")}
+
+    listed = set(re.findall(r"`(iggy_sink_[a-z_]+)[{`]", page))
+
+    assert listed == served
+    alerts = set(re.findall(r"`(IggySink\w+)`", page))
+    assert alerts == {rule["alert"] for rule in rules_of(RULES[-1])}
 
 
 def test_rights_are_listed_in_the_documents() -> None:

@@ -11,6 +11,9 @@ from desired_cases import broker_of, children_of
 from helm_program import Manifest, of_kind, parsed
 from iggy_operator.desired.broker_config import MONITORING_PORT
 from iggy_operator.desired.metadata import Manifest as Child
+from iggy_operator.launchers.job import METRICS_PORT
+from iggy_operator.launchers.pods import driver_template, executor_template
+from launcher_cases import job_of
 
 GOLDEN = CHARTS.parent / "helm" / "golden"
 
@@ -37,7 +40,9 @@ def check_monitor(monitor: Any, template: Any, *, port: int) -> None:
 
 def test_the_charts_monitor_finds_the_operators_pods() -> None:
     manifests: list[Manifest] = parsed((GOLDEN / "production-operator.yaml").read_text())
-    (monitor,), (deployment,) = (of_kind(manifests, kind) for kind in ("PodMonitor", "Deployment"))
+    (monitor, _), (deployment,) = (
+        of_kind(manifests, kind) for kind in ("PodMonitor", "Deployment")
+    )
     template = deployment["spec"]["template"]
     (container,) = template["spec"]["containers"]
     environment = {item["name"]: item.get("value") for item in container["env"]}
@@ -45,6 +50,23 @@ def test_the_charts_monitor_finds_the_operators_pods() -> None:
     check_monitor(monitor, template, port=int(environment["IGGY_OPERATOR_HTTP_PORT"]))
 
     assert monitor["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+
+
+def test_the_charts_monitor_finds_the_drivers_of_sinks_alone() -> None:
+    manifests: list[Manifest] = parsed((GOLDEN / "production-operator.yaml").read_text())
+    _, monitor = of_kind(manifests, "PodMonitor")
+    driver, executor = driver_template(job_of()), executor_template(job_of())
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (container,) = driver["spec"]["containers"]
+
+    assert is_found(monitor, driver)
+    assert container["ports"] == [
+        {"name": endpoint["port"], "containerPort": METRICS_PORT, "protocol": "TCP"}
+    ]
+    assert endpoint["path"] == "/metrics"
+    assert "ports" not in executor["spec"]["containers"][0]
+    assert monitor["spec"]["namespaceSelector"] == {"any": True}
+    assert not is_found(monitor, children_of(broker_of("main"))["StatefulSet"]["spec"]["template"])
 
 
 @pytest.mark.parametrize("name", ["main", "b" * 40])

@@ -17,6 +17,9 @@ from iggy_spark import options
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.outlook import Lookout, Outlook
 from iggy_spark.progress import COUNTS
+from iggy_spark.retry import AWAY_FAILURES, CAUSES
+from played_server import Reply
+from played_targets import PlayedElasticsearch
 from sink_jobs import PROCESS_S, Setup, documents, start
 from waiting import wait_until
 
@@ -39,15 +42,16 @@ def counts(**given: int) -> dict[str, int]:
 def test_every_message_of_a_batch_is_counted_once() -> None:
     metrics = JobMetrics("shop/orders.lake")
 
-    done = counts(rows=90, rejected=5, dead=3, filtered=4, skipped=1, retries=2, size_bytes=1000)
-    metrics.batch_done(done, seconds=1.5, now=1_795_000_000.0)
-    metrics.batch_done(counts(rows=10, lost=7), seconds=0.2, now=1_795_000_010.0)
+    done = counts(rows=90, rejected=5, dead=3, filtered=4, skipped=1, size_bytes=1000)
+    metrics.batch_done(done, retries={"busy": 2}, seconds=1.5, now=1_795_000_000.0)
+    metrics.batch_done(counts(rows=10, lost=7), retries={}, seconds=0.2, now=1_795_000_010.0)
 
     results = ("written", "rejected", "dead", "filtered", "skipped_replay")
     found = [sample(metrics, "rows_total", result=result) for result in results]
     assert found == [100, 2, 3, 4, 1]
     assert sample(metrics, "bytes_total") == 1000
-    assert sample(metrics, "retries_total") == 2
+    retries = [sample(metrics, "retries_total", reason=cause) for cause in CAUSES]
+    assert dict(zip(CAUSES, retries, strict=True)) == {"busy": 2, "conflict": 0, "unreachable": 0}
     assert sample(metrics, "lost_messages_total") == 7
     assert sample(metrics, "batch_rows") == 10
     assert sample(metrics, "batch_seconds_sum") == 1.7
@@ -128,6 +132,36 @@ def test_a_running_job_serves_its_figures(topic: Topic, tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=PROCESS_S)
     assert process.returncode == 0
     assert json.loads(out.splitlines()[-1])["event"] == "stopped"
+
+
+def test_a_job_whose_target_is_away_does_not_look_well(topic: Topic, tmp_path: Path) -> None:
+    with PlayedElasticsearch() as search, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        block = {"urls": [search.url], "index": "orders"}
+        quick = {"retry": {"timeout": "10m", "initialDelay": "50ms", "maxDelay": "100ms"}}
+        kind: dict[str, Any] = {"type": "Elasticsearch", "elasticsearch": block, "errors": quick}
+        setup = Setup(topic, tmp_path, files=None, trigger={"interval": "1s"}, **kind)
+        setup.value |= {"name": "shop/orders.lake", "once": False, "metricsPort": port}
+        free.close()
+        written = partial(value, port, "iggy_sink_rows_total", result="written")
+        up = partial(value, port, "iggy_sink_up")
+        topic.send(0, documents(0, 30))
+        process = start(setup)
+        try:
+            wait_until(lambda: (written(), up()) == (30, 1), "no batch is done", PROCESS_S)
+
+            search.faults += [Reply(503)] * 100_000
+            topic.send(0, documents(30, 35))
+            wait_until(lambda: up() == 0, "it looks well without its target", PROCESS_S)
+            assert written() == 30
+
+            search.faults.clear()
+            wait_until(lambda: (written(), up()) == (35, 1), "it does not recover", PROCESS_S)
+            retries = value(port, "iggy_sink_retries_total", reason="busy")
+            assert retries is not None and retries >= AWAY_FAILURES
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=PROCESS_S)
 
 
 def value(port: int, name: str, **labels: str) -> float | None:

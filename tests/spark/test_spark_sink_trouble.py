@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from iggy_spark.absence import LOOK_S, Absence, Notice
 from iggy_spark.dead_letters import VALUE_BYTES_MAX, letters
 from iggy_spark.errors import BadPayload, SinkError, TooManyBadRecords
 from iggy_spark.limits import RATIO_FROM, BadLimits
 from iggy_spark.messages import Messages, read_headers
-from iggy_spark.retry import Policy, Retry, TransientError
+from iggy_spark.retry import Policy, Retry, TransientError, nobody
 from iggy_spark.sink_task import TaskWork
 from iggy_spark.sinks.base import Refusal, Written
 from iggy_wire.kernel_types import HEADERS_BYTES_MAX
@@ -31,8 +34,10 @@ class Clock:
         self.pauses.append(pause_s)
         self.now_s += pause_s
 
-    def retry(self, policy: Policy) -> Retry:
-        return Retry(policy, clock=lambda: self.now_s, sleep=self.sleep, draw=lambda: 1.0)
+    def retry(self, policy: Policy, away: Callable[[bool], None] = nobody) -> Retry:
+        return Retry(
+            policy, clock=lambda: self.now_s, sleep=self.sleep, draw=lambda: 1.0, away=away
+        )
 
 
 def failing(times: int, *, after_s: float | None = None) -> list[TransientError]:
@@ -51,7 +56,7 @@ def test_a_target_is_asked_again_with_pauses_that_double() -> None:
 
     assert retry.call(lambda: work(faults), what="t") == "done"
     assert clock.pauses == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0]
-    assert retry.count == 6
+    assert retry.counts == {"busy": 6}
 
 
 def test_a_target_says_itself_when_to_ask_again() -> None:
@@ -68,6 +73,65 @@ def test_a_target_that_stays_away_is_an_error_that_names_it() -> None:
     with pytest.raises(SinkError, match=r"http://es:9200: busy; tried for 10 s \(errors\.retry\)"):
         clock.retry(Policy(10, 1, 4)).call(lambda: work(failing(1)), what="http://es:9200")
     assert clock.now_s <= 10
+
+
+def test_the_time_for_retries_begins_with_the_first_failure() -> None:
+    clock, faults = Clock(), failing(1)
+
+    def slow() -> str:
+        clock.now_s += 3600  # a large batch, which is no trouble
+        return work(faults)
+
+    assert clock.retry(Policy(10, 1, 4)).call(slow, what="t") == "done"
+
+
+@pytest.mark.parametrize(
+    ("failures", "told"), [(0, []), (1, []), (2, [True, False]), (5, [True, False])]
+)
+def test_a_target_is_away_after_more_than_one_failure(failures: int, told: list[bool]) -> None:
+    found: list[bool] = []
+    faults = failing(failures)
+
+    Clock().retry(Policy(), found.append).call(lambda: work(faults), what="t")
+
+    assert found == told
+
+
+def test_a_target_that_was_given_up_is_told_of_no_more() -> None:
+    found: list[bool] = []
+
+    with pytest.raises(SinkError):
+        Clock().retry(Policy(10, 1, 4), found.append).call(lambda: work(failing(1)), what="t")
+
+    assert found == [True, False]
+
+
+def test_the_driver_hears_of_an_absence_from_its_tasks_and_itself(tmp_path: Path) -> None:
+    folder, clock = tmp_path / "away", Clock()
+    absence = Absence(clock=lambda: clock.now_s)
+    first, second = Notice(folder), Notice(folder)
+    first(True)  # nobody listens yet: no reason to fail
+    absence.clear(folder)
+
+    def seen() -> bool:
+        clock.sleep(LOOK_S)
+        return absence.is_away
+
+    assert not seen()
+    first(True)
+    second(True)
+    assert seen()
+    first(False)
+    assert seen()
+    second(False)
+    assert not seen()
+    absence.tell(True)
+    assert absence.is_away
+    absence.tell(False)
+    second(True)  # and is killed
+    assert seen()
+    absence.clear(folder)
+    assert not seen()
 
 
 @pytest.mark.parametrize(

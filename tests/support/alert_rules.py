@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from chart_values import CHARTS
+from iggy_spark.job_metrics import JobMetrics
 
 RULES = sorted((CHARTS / "iggy-operator" / "files" / "alerts").glob("*.yaml"))
 needs_promtool = pytest.mark.skipif(
@@ -22,6 +23,15 @@ def rules_of(path: Path) -> list[dict[str, Any]]:
     """All alerts of a file."""
     groups = yaml.safe_load(path.read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
+
+
+def sink_metrics() -> dict[str, tuple[str, ...]]:
+    """What a sink's driver serves, as Prometheus calls it, with the labels of each."""
+    found: dict[str, tuple[str, ...]] = {}
+    for family in JobMetrics("shop/orders.lake").registry.collect():
+        for sample in family.samples:
+            found.setdefault(sample.name, tuple(sample.labels))
+    return {name: labels for name, labels in found.items() if not name.endswith("_created")}
 
 
 def scene(alert: str, series: Mapping[str, str], raised: str | None) -> dict[str, Any]:

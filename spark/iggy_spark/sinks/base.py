@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -48,7 +48,8 @@ class Written:
     filtered: int = 0
     skipped: int = 0  # in the target before
     lost: int = 0  # gone from the broker, which `failOnDataLoss=false` allows
-    retries: int = 0  # of calls that the target could not answer
+    # Calls that the target could not answer, by `retry.Cause`.
+    retries: Mapping[str, int] = field(default_factory=dict)
     size_bytes: int = 0
     preview: tuple[str, ...] = ()  # lines for a person, of sinks that show rows
     details: tuple[Any, ...] = ()  # what `commit` needs, as JSON has it

@@ -176,7 +176,8 @@ def asking(block: blocks.Delta) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise TransientError(_told(block, f"another writer was first: {error}")) from error
+        text = _told(block, f"another writer was first: {error}")
+        raise TransientError(text, cause="conflict") from error
     except s3.StoreError as error:
         kind = TransientError if _cannot_now(error.__cause__) else SinkError
         raise kind(_told(block, str(error))) from error

@@ -6,8 +6,9 @@ values may lie in files of a folder, and errors are of our kinds, without these 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,12 +34,9 @@ _BUSY = (
     exceptions.AuthorizationExpiredError,
     exceptions.CommitStateUnknownException,
     exceptions.WaitingForLockException,
-    http.ConnectionError,
-    http.Timeout,
     sql.OperationalError,
-    ConnectionError,
-    TimeoutError,
 )
+_LOST = (http.ConnectionError, http.Timeout, ConnectionError, TimeoutError)
 _REFUSED = (exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.OAuthError)
 # Words of Arrow's S3 errors, which are plain OSErrors, for a store that cannot just now.
 _STORE_BUSY = (
@@ -56,10 +54,15 @@ _LIBRARY = (
     OSError,
     ValueError,
     *_BUSY,
+    *_LOST,
 )
+_Ours = Callable[[str], Exception]
+_CONFLICT: _Ours = partial(TransientError, cause="conflict")
+_AWAY: _Ours = partial(TransientError, cause="unreachable")
 # In order: the first that an error is one of says what it means.
-_MEANINGS: tuple[tuple[Any, type[Exception], str], ...] = (
-    (exceptions.CommitFailedException, TransientError, "another writer was first"),
+_MEANINGS: tuple[tuple[Any, _Ours, str], ...] = (
+    (exceptions.CommitFailedException, _CONFLICT, "another writer was first"),
+    (_LOST, _AWAY, "the catalog does not answer"),
     (_BUSY, TransientError, "the catalog does not answer"),
     (_REFUSED, OptionError, "the catalog refuses the login (catalog, credentialsPath)"),
     (exceptions.NoSuchTableError, SinkError, "the table is gone"),
@@ -130,12 +133,12 @@ def translated(block: blocks.Iceberg, found: Mapping[str, str] | None = None) ->
         raise kind(f"iceberg.table: {block.table}: {what}: {text}") from None
 
 
-def _meaning(error: Exception) -> tuple[type[Exception], str]:
+def _meaning(error: Exception) -> tuple[_Ours, str]:
     for kinds, ours, what in _MEANINGS:
         if isinstance(error, kinds):
             return ours, what
     if isinstance(error, OSError) and any(word in str(error) for word in _STORE_BUSY):
-        return TransientError, "the store does not answer"
+        return _AWAY, "the store does not answer"
     return SinkError, type(error).__name__
 
 

@@ -122,7 +122,8 @@ class JdbcSink:
             try:
                 places = self._make(connection)
             except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation) as error:
-                raise TransientError("another sink makes the same table just now") from error
+                text = "another sink makes the same table just now"
+                raise TransientError(text, cause="conflict") from error
             found = self._places(connection, places, incarnation)
             connection.commit()
             return found

@@ -102,7 +102,9 @@ def called(settings: blocks.Mongo, work: Callable[[], T]) -> T:
         return work()
     except BulkWriteError:
         raise
-    except (ConnectionFailure, ExecutionTimeout) as error:
+    except ConnectionFailure as error:
+        raise TransientError(f"{where}: {short(error)}", cause="unreachable") from error
+    except ExecutionTimeout as error:
         raise TransientError(f"{where}: {short(error)}") from error
     except OperationFailure as error:
         if error.code in _LOGIN:

@@ -13,7 +13,7 @@ import psycopg
 
 from iggy_spark import blocks, credentials
 from iggy_spark.errors import IggySparkError, OptionError, SinkError
-from iggy_spark.retry import Retry, TransientError
+from iggy_spark.retry import Cause, Retry, TransientError
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -195,7 +195,7 @@ def _not_connected(error: psycopg.Error) -> IggySparkError | TransientError:
         return OptionError(f"jdbc.url: {told}")
     if _NO_LOGIN.search(told):
         return SinkError(f"jdbc.url: {told}; look at jdbc.credentialsPath and sslmode")
-    return TransientError(told)
+    return TransientError(told, cause="unreachable")
 
 
 # SQLSTATEs (PostgreSQL 15, appendix A): a class of two characters, or a whole one.
@@ -209,6 +209,8 @@ _TRANSIENT = (
     "57",  # shut down, starting, cancelled
     "58",  # the server's disk
 )
+_LOST: Final = "08"
+_CONFLICT: Final = ("40", "55")
 _OF_A_ROW = (
     "21",  # a key twice in one statement: rows that are equal to the server alone
     "22",  # does not fit the type
@@ -235,11 +237,18 @@ def is_of_a_row(error: psycopg.Error) -> bool:
     return state.startswith(_OF_A_ROW) and state not in _OF_US
 
 
+def _cause(state: str | None) -> Cause:
+    if state is None or state.startswith(_LOST):
+        return "unreachable"
+    return "conflict" if state.startswith(_CONFLICT) else "busy"
+
+
 def meaning(error: psycopg.Error) -> IggySparkError | TransientError:
     """What an error says that is not about single rows."""
     state, told = error.sqlstate, said(error)
     if state is None or state.startswith(_TRANSIENT):
-        return TransientError(f"{_NAMED[state]} ({told})" if state in _NAMED else told)
+        shown = f"{_NAMED[state]} ({told})" if state in _NAMED else told
+        return TransientError(shown, cause=_cause(state))
     if state == _NO_RIGHT:
         return SinkError(f"jdbc.table: {told}; the user of jdbc.credentialsPath needs that right")
     if state in ("3F000", "42P01", "42703"):  # no such schema, table, column

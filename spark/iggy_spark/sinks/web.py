@@ -218,7 +218,8 @@ class Web:
             with self._client.stream(method, url, content=body, headers=sent) as response:
                 found = self._read(response, where)
         except httpx.TransportError as error:
-            raise Unreachable(f"{where}: {reason_of(error)}") from error
+            text = f"{where}: {reason_of(error)}"
+            raise Unreachable(text, cause="unreachable") from error
         except httpx.DecodingError as error:  # says it is compressed, and is not
             raise TransientError(f"{where}: {reason_of(error)}") from error
         text = self._for_people(found.decode(errors="replace"))

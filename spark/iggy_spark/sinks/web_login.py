@@ -190,7 +190,9 @@ class OAuth2Login:
                 headers={"Authorization": basic(*self._client), "Accept": "application/json"},
             )
         except httpx.TransportError as error:
-            raise TransientError(f"{where} hands out no token: {reason_of(error)}") from error
+            raise TransientError(
+                f"{where} hands out no token: {reason_of(error)}", cause="unreachable"
+            ) from error
         if is_transient(answer.status_code):
             raise TransientError(f"{where} hands out no token: it answers {answer.status_code}")
         try:
