@@ -79,6 +79,11 @@ class Calls:
         """
         return retrying(self._reach, lambda: work(self._client()), drop=self._drop)
 
+    @property
+    def link(self) -> object | None:
+        """The connection as it is: another object after a loss, None as long as there is none."""
+        return _clients.get(self._key)
+
     def _client(self) -> Client:
         client = _clients.get(self._key)
         if client is None:
@@ -153,6 +158,13 @@ class Connection(Calls):
             return None
         columns = kernel.columns(polled.region, 0, OFFSET_MAX)
         return int.from_bytes(columns.offsets[:8], "little")
+
+    def taken_us(self, partition: int, offset: int) -> int | None:
+        """When the broker took a message, microseconds since 1970; None if it is not there."""
+        polled = self.poll(partition, PollingStrategy.offset(offset), count=1)
+        # Iggy protocol 0.11: a poll below the oldest message silently starts at that one.
+        columns = kernel.columns(polled.region, offset, offset + 1)
+        return int.from_bytes(columns.timestamps_us[:8], "little") if columns.count else None
 
     def message_bytes(self, partition: int, offset: int, *, count: int) -> float | None:
         """Size of a message as it is on the wire, of `count` from `offset` on; None without any."""

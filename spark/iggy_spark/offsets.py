@@ -6,7 +6,7 @@ text, so topics always come in the order of their names and partitions in numeri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -60,6 +60,9 @@ class Offsets:
     topic: str  # "stream/topic"
     incarnation: str
     positions: Mapping[int, int]
+    # When the broker took the last message before each position, microseconds, where that is known.
+    # It tells a partition that was read from one that gave the same offsets to other messages.
+    last_us: Mapping[int, int] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """As the checkpoint of a query of this topic stores it."""
@@ -108,7 +111,13 @@ class QueryOffsets:
             inner: dict[str, Any] = {"incarnation": item.incarnation}
             inner.update((str(number), item.positions[number]) for number in sorted(item.positions))
             topics[name] = inner
-        return {"v": OFFSETS_VERSION, "topics": topics}
+        value: dict[str, Any] = {"v": OFFSETS_VERSION, "topics": topics}
+        times = {
+            name: {str(number): at for number, at in sorted(item.last_us.items())}
+            for name, item in sorted(self.topics.items())
+            if item.last_us
+        }
+        return {**value, "last_us": times} if times else value
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> QueryOffsets:
@@ -124,7 +133,11 @@ class QueryOffsets:
                     f"the checkpoint holds offsets of format {version!r}, this version reads "
                     f"{OFFSETS_VERSION}: use the version that wrote them or a new checkpoint"
                 )
-            topics = [_offsets(name, inner) for name, inner in value["topics"].items()]
+            times = value.get("last_us", {})  # not in checkpoints of older versions
+            topics = [
+                _offsets(name, inner, times.get(name, {}))
+                for name, inner in value["topics"].items()
+            ]
             return QueryOffsets.of(topics)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetFormatError(
@@ -137,9 +150,10 @@ def _name(offsets: Offsets) -> str:
     return offsets.topic
 
 
-def _offsets(topic: str, inner: Mapping[str, Any]) -> Offsets:
+def _offsets(topic: str, inner: Mapping[str, Any], times: Mapping[str, Any]) -> Offsets:
     positions = {int(k): int(v) for k, v in inner.items() if k != "incarnation"}
-    return Offsets(topic, str(inner["incarnation"]), dict(sorted(positions.items())))
+    last_us = {int(k): int(v) for k, v in times.items()}
+    return Offsets(topic, str(inner["incarnation"]), dict(sorted(positions.items())), last_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +200,12 @@ def advance(
     *,
     fail_on_data_loss: bool,
     restart_recreated: bool,
+    replaced: Mapping[str, Sequence[str]] | None = None,
 ) -> Advance:
     """Compare where a query stands with what the broker has.
 
-    New topics and partitions start at 0. Vanished ones, and ends below the start, are data loss.
+    New topics and partitions start at 0. Vanished ones, and ends below the start, are data loss,
+    and so is what `replaced` says of a topic: see `tails`.
 
     Raises:
         TopicRecreated: another incarnation, unless `restart_recreated`.
@@ -206,7 +222,9 @@ def advance(
             now = Offsets(state.name, str(state.incarnation), dict.fromkeys(sorted(state.ends), 0))
         else:
             now, losses = _advance(before, state)
-            _lose(state.name, losses, fail=fail_on_data_loss)
+            told = (replaced or {}).get(state.name, ())
+            losses = [*told, *(loss for loss in losses if loss not in told)]
+            lose(state.name, losses, fail=fail_on_data_loss)
             notes += [f"{state.name}: {loss}" for loss in losses]
         topics.append(now)
         # A partition that ends below its start waits until new messages pass the old end: reading
@@ -216,7 +234,7 @@ def advance(
     for name in start.topics.keys() - {item.topic for item in topics}:
         read = ", ".join(f"{n} up to {at}" for n, at in start.topics[name].positions.items())
         loss = f"the topic no longer exists; partitions were read: {read}"
-        _lose(name, [loss], fail=fail_on_data_loss)
+        lose(name, [loss], fail=fail_on_data_loss)
         notes.append(f"{name}: {loss}")
     return Advance(QueryOffsets.of(topics), ends, tuple(notes))
 
@@ -241,16 +259,26 @@ def _advance(start: Offsets, state: TopicState) -> tuple[Offsets, list[str]]:
         f"partition {number} no longer exists; it was read up to offset {start.positions[number]}"
         for number in sorted(start.positions.keys() - state.ends.keys())
     ]
-    losses += [
-        f"partition {number}: the broker lost its tail, offsets {end}\u2013{positions[number] - 1} "
-        f"were read but the partition ends at {end}; was fsync off?"
-        for number, end in sorted(state.ends.items())
-        if _ends_below(end, positions[number])
-    ]
+    losses += lost_tails(positions, state.ends)
     return Offsets(start.topic, start.incarnation, positions), losses
 
 
-def _lose(topic: str, losses: list[str], *, fail: bool) -> None:
+def lost_tails(positions: Mapping[int, int], ends: Mapping[int, int]) -> list[str]:
+    """A sentence for each partition that ends before the position that was read up to."""
+    return [
+        f"partition {number}: the broker lost its tail, offsets {end}\u2013{positions[number] - 1} "
+        f"were read but the partition ends at {end}; was fsync off?"
+        for number, end in sorted(ends.items())
+        if _ends_below(end, positions.get(number, 0))
+    ]
+
+
+def lose(topic: str, losses: Sequence[str], *, fail: bool) -> None:
+    """Messages of a topic are gone, a sentence each.
+
+    Raises:
+        DataLoss: there are some, and `fail`.
+    """
     if losses and fail:
         raise DataLoss(f"{topic}: {'; '.join(losses)}. Set failOnDataLoss=false to go on without")
 

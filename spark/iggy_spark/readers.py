@@ -20,14 +20,17 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from iggy_spark import offsets, pushdown, starts
 from iggy_spark.batch_size import BatchSize
 from iggy_spark.batches import record_batches
-from iggy_spark.errors import OptionError
+from iggy_spark.errors import BrokerUnavailable, OptionError
 from iggy_spark.first_start import FirstStart
 from iggy_spark.mirror import Mirrors
 from iggy_spark.offsets import OffsetRange, Offsets, QueryOffsets, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_spark.retention import RetentionWatch
 from iggy_spark.selection import TopicName
+from iggy_spark.tails import Tails
 from iggy_spark.topics import Topics
+
+PLANS_MAX = 100  # of one micro-batch, when connections break all the time
 
 _log = logging.getLogger(__name__)
 
@@ -130,6 +133,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         self._mirrors = Mirrors(options, self._topics)
         self._size = BatchSize(options, self._topics)
         self._retention = RetentionWatch(options, self._topics)
+        self._tails = Tails(self._topics)
         self._initial: QueryOffsets | None = None
         self._found: tuple[float, list[TopicState]] | None = None
         self._looked = False  # whether this process has planned a batch
@@ -155,7 +159,18 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """End of the next micro-batch. `start` is the end of the last finished one: mirror it."""
         self._looked = True
+        for _ in range(PLANS_MAX):
+            end = self._planned(start, limit)
+            if self._tails.is_sure:
+                return end
+            # The connection broke meanwhile: what answers now may be an older copy of the broker.
+        raise BrokerUnavailable(
+            f"the connection to the broker broke {PLANS_MAX} times while a batch was planned"
+        )
+
+    def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         done = self._checked(start)
+        replaced = self._tails.look(done)
         found = self._states()
         self._mirrors.store(done, found)
         if done != self._initial:
@@ -169,6 +184,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
             found,
             fail_on_data_loss=self._options.fail_on_data_loss,
             restart_recreated=self._options.on_topic_recreated == "restart",
+            replaced=replaced,
         )
         self._tell(advance.notes)
         self._retention.look(advance.start, found)
@@ -176,7 +192,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         if not self._available_now and self._size.holds_back(waiting):
             return start
         rows_max = self._size.rows_max(advance, found, limit)
-        return offsets.limit_end(advance, rows_max).to_json()
+        return self._tails.mark(offsets.limit_end(advance, rows_max), done).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The ends as last seen, for the query's progress. A replayed batch has seen none yet."""
@@ -189,6 +205,8 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         until = self._checked(end)
         if not self._looked:
             self._first.check_replay()
+            for name, lost in self._tails.look(until).items():
+                offsets.lose(name, lost, fail=self._options.fail_on_data_loss)
         # A replay is the first thing that a restarted query does: another must not be at it.
         self._mirrors.join(until)
         return self._tasks(QueryOffsets.from_json(start), until)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from iggy_spark.connections import Connection, topic_names
+from iggy_spark.connections import Calls, Connection, topic_names
 from iggy_spark.errors import BrokerRefused
 from iggy_spark.offsets import TopicState
 from iggy_spark.options import ReadOptions
@@ -68,6 +68,11 @@ class Topics:
             found = Connection(self._options.for_topic(self.name(topic)))
             self._connections[topic] = found
         return found
+
+    @property
+    def link(self) -> object | None:
+        """The process's connection, which all topics share; see `Calls.link`."""
+        return Calls(self._options).link
 
     def _find(self) -> None:
         matching = [

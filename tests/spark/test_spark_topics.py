@@ -154,7 +154,8 @@ def test_a_limit_is_shared_by_all_partitions_of_all_topics(pair: tuple["Topic", 
     end = source.latestOffset(source.initialOffset(), ReadMaxRows(50))
 
     assert places(end) == {("a", 0): 30, ("a", 1): 5, ("b", 0): 0, ("b", 1): 15}
-    assert source.latestOffset(end, ReadMaxRows(50)) == source.reportLatestOffset()
+    rest = source.latestOffset(end, ReadMaxRows(50))
+    assert places(rest) == places(source.reportLatestOffset())
 
 
 def test_a_topic_that_comes_later_is_read_from_its_beginning(
