@@ -82,10 +82,15 @@ def _fixed(kind: pa.DataType, count: int, data: bytes) -> pa.Array:
 
 def _ids(columns: Columns) -> pa.Array:
     # On the wire an id is a little-endian number; as bytes and as text people read it big-endian.
-    ids = np.frombuffer(columns.ids, dtype=np.uint8).reshape(columns.count, ID_BYTES)[:, ::-1]
-    ends = np.arange(0, ID_BYTES * (columns.count + 1), ID_BYTES, dtype=np.int32)
-    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(ids.tobytes())]
+    halves = np.frombuffer(columns.ids, dtype=np.uint64).reshape(columns.count, 2)
+    ids = halves[:, ::-1].byteswap()
+    buffers = [None, _id_ends(columns.count), pa.py_buffer(ids)]
     return pa.Array.from_buffers(pa.binary(), columns.count, buffers)
+
+
+@lru_cache(CONSTANTS_MAX)
+def _id_ends(count: int) -> pa.Buffer:
+    return pa.py_buffer(np.arange(0, ID_BYTES * (count + 1), ID_BYTES, dtype=np.int32))
 
 
 _FROM_COLUMNS: dict[str, Callable[[Columns], pa.Array]] = {

@@ -157,6 +157,29 @@ def test_memory_of_large_frames_is_used_again_but_not_while_kept() -> None:
     assert bytes(kept) == large
 
 
+def test_a_large_frame_is_received_in_the_memory_of_the_one_before_it() -> None:
+    reader = FrameReader(64 << 20)
+    large = frame(bytes(3 * GRANT_BYTES))
+    list(reader.feed(large[:1000]))
+    at, lengths = 1000, []
+    landing = memoryview(bytearray(16))
+    for _ in range(2):
+        while at < len(large):
+            buffer = reader.receive_buffer(landing)
+            lengths.append(len(buffer))
+            buffer[:] = large[at : at + len(buffer)]
+            reader.received(len(buffer))
+            at += len(buffer)
+            found = reader.next_frame()
+        assert found is not None
+        assert bytes(found) == large
+        list(reader.feed(large[:1000]))
+        at = 1000
+
+    assert lengths[0] < GRANT_BYTES, "the first: memory grows with what arrives"
+    assert lengths[-1] == len(large) - 1000, "the second: it is there"
+
+
 def test_a_pool_keeps_no_more_than_its_limit() -> None:
     pool = BufferPool(bytes_max=100_000)
     first, second = pool.take(80_000), pool.take(80_000)

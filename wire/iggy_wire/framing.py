@@ -3,7 +3,7 @@
 Bytes arrive in a landing buffer that many connections may share. Whole frames are handed out as
 views into it; only a frame that has not arrived completely gets memory of its own, and the rest of
 it is then received right there. That memory grows with what has really arrived, never with what a
-header merely announces.
+header merely announces; memory that an earlier frame left behind is there already.
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,13 @@ class BufferPool:
         self._bytes = 0
         self._free: list[bytearray] = []
 
-    def take(self, length: int) -> bytearray:
-        """A buffer of `length` bytes or up to twice as many."""
-        for index, buffer in enumerate(self._free):
-            if length <= len(buffer) <= 2 * length:
-                self._bytes -= len(buffer)
-                return self._free.pop(index)
+    def take(self, length: int, *, better: int = 0) -> bytearray:
+        """A buffer of `length` bytes to twice as many; of `better` bytes if one is at hand."""
+        for least in (better, length):
+            for index, buffer in enumerate(self._free):
+                if least <= len(buffer) <= 2 * least:
+                    self._bytes -= len(buffer)
+                    return self._free.pop(index)
         return bytearray(length)
 
     def give(self, buffer: bytearray) -> None:
@@ -158,7 +159,7 @@ class FrameReader:
         """Start a half frame from the rest of what has landed; `_want` says how long it gets."""
         assert self._landed is not None
         wanted = max(HEADER_BYTES, min(self._want, GRANT_BYTES))
-        self._private = self._pool.take(wanted)
+        self._private = self._pool.take(wanted, better=self._want)
         self._fill()
 
     def _fill(self) -> None:
@@ -180,7 +181,8 @@ class FrameReader:
         private = self._private
         if private is None or self._have < len(private):
             return
-        grown = self._pool.take(min(self._want, max(GRANT_BYTES, 2 * len(private))))
+        wanted = min(self._want, max(GRANT_BYTES, 2 * len(private)))
+        grown = self._pool.take(wanted, better=self._want)
         grown[: self._have] = private
         self._pool.give(private)
         self._private = grown
