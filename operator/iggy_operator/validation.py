@@ -49,6 +49,11 @@ PATTERN_FIXES: Final = {
     "^https?://[^/@]+/?$": "must be an address without login and path, such as http://minio:9000",
     "^mongodb(\\+srv)?://[^@]+$": "must be mongodb://host:port without credentials; "
     "those belong into credentialsSecretName",
+    "^postgres(ql)?://[^/@?#]+/[^/@?#]+$": "must be postgresql://host:port/database without "
+    "credentials; those belong into credentialsSecretName",
+    "^[^.\\s]+\\.[^.\\s]+$": "must be a table with its schema, such as public.orders",
+    "^[a-z0-9_]{1,63}$": "must be lower-case letters, digits and underscores",
+    "^[^.]+(\\.[^.]+)*$": "must be names with dots between them, such as customer.id",
     "^[0-9]+\\.[0-9]+\\.[0-9]+$": "must be a version, such as 4.3.0",
     "^[0-9]+[kKmMgGtT]?$": "must be an amount of memory, such as 512m or 1g",
 }

@@ -18,7 +18,8 @@ from iggy_operator import API_GROUP, API_VERSION
 from iggy_operator.schema import crd_texts, schemas
 from iggy_operator.validation import check, path_text
 from page_samples import OVERLAYS, Sample, samples
-from resource_cases import CASES, Case
+from resource_case import Case
+from resource_cases import CASES
 from resource_documents import full_topic, sink, topic
 from schema_samples import CONDITION, whole_status
 from waiting import wait_until

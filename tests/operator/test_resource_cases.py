@@ -2,7 +2,8 @@ import pytest
 
 from iggy_operator.schema import schemas, with_defaults
 from iggy_operator.validation import check, path_text, pattern_rule
-from resource_cases import CASES, Case
+from resource_case import Case
+from resource_cases import CASES
 from schema_samples import nodes
 
 

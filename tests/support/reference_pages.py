@@ -29,6 +29,10 @@ ELSEWHERE = {
         "IggyTopic",
         "spec.sinks[]",
     ): "its `name`, and the fields of [IggySink](iggysink.md#spec) but `topicRef`",
+    (
+        "IggyTopic",
+        "spec.sources[]",
+    ): "its `name`, and the fields of [IggySource](iggysource.md#spec) but `topicRef`",
     ("*", "status.conditions[]"): "see [Words](words.md#conditions)",
 }
 PLAIN_TYPES = {

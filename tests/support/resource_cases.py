@@ -1,13 +1,9 @@
 """Documents that must be accepted or refused: by the local check, and by a real API server.
 
-A case with `old` is an update of that object. `path` and `words` tell where the refusal points and
-what it says. One table for both, so that what works on a laptop works in a cluster.
+One table for both, so that what works on a laptop works in a cluster.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
+from resource_case import Case
 from resource_documents import (
     EXTERNAL,
     LAKE,
@@ -22,22 +18,7 @@ from resource_documents import (
     with_sink,
 )
 from sink_blocks import BUCKET, DATABASE, TARGETS
-
-
-@dataclass(frozen=True)
-class Case:
-    """One document; refused at `path` with `words` in the message, accepted without a path."""
-
-    name: str
-    value: Mapping[str, Any]
-    old: Mapping[str, Any] | None = None
-    path: str = ""
-    words: str = ""
-
-    @property
-    def is_accepted(self) -> bool:
-        return not self.path
-
+from source_cases import SOURCE_CASES
 
 _TOPICS = [
     Case("topic: everything by default", topic()),
@@ -346,4 +327,4 @@ _OTHERS = [
          "spec.permissions.global[1]", "same as entry 0"),
 ]  # fmt: skip
 
-CASES = [*_TOPICS, *_SINKS, *_BROKERS, *_OTHERS]
+CASES = [*_TOPICS, *_SINKS, *SOURCE_CASES, *_BROKERS, *_OTHERS]

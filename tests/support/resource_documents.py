@@ -56,6 +56,27 @@ def sink(**fields: Any) -> dict[str, Any]:
     return document("IggySink", spec, name="orders.lake")
 
 
+MADE: dict[str, Any] = {
+    "name": "made",
+    "type": "Random",
+    "random": {},
+    "checkpoint": {"volume": {}},
+}
+
+
+def with_source(**fields: Any) -> dict[str, Any]:
+    """A topic with one source: MADE with some fields replaced, or removed by None."""
+    source = {name: value for name, value in (MADE | fields).items() if value is not None}
+    return topic(sources=[source])
+
+
+def source(**fields: Any) -> dict[str, Any]:
+    """An IggySource, MADE with some fields replaced, or removed by None."""
+    spec = {"topicRef": {"name": "orders"}, **{k: v for k, v in MADE.items() if k != "name"}}
+    spec = {name: value for name, value in (spec | fields).items() if value is not None}
+    return document("IggySource", spec, name="orders.made")
+
+
 def full_topic(name: str = "full") -> dict[str, Any]:
     """A topic with sixteen sinks, each with every field that a Files sink may have."""
     properties = schemas()["IggySink"].root["properties"]["spec"]["properties"]

@@ -23,6 +23,10 @@ _FITTING: Final = {
     "^https?://[^/@?#]+([/?#].*)?$": "https://example.com/some/path",
     "^https?://[^/@]+/?$": "http://s3:8333",
     "^mongodb(\\+srv)?://[^@]+$": "mongodb://mongo:27017",
+    "^postgres(ql)?://[^/@?#]+/[^/@?#]+$": "postgresql://pg:5432/shop",
+    "^[^.\\s]+\\.[^.\\s]+$": "public.orders",
+    "^[a-z0-9_]{1,63}$": "some_name",
+    "^[^.]+(\\.[^.]+)*$": "customer.id",
     "^[0-9]+\\.[0-9]+\\.[0-9]+$": "4.3.0",
     "^[0-9]+[kKmMgGtT]?$": "1g",
 }
