@@ -7,6 +7,8 @@ with the address and the way out. Knows nothing of ranges and sinks.
 
 from __future__ import annotations
 
+import datetime
+import email.utils
 import re
 import uuid
 from collections.abc import Container, Iterator
@@ -17,7 +19,13 @@ from typing import Any, Final
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    IncompleteReadError,
+)
+from botocore.exceptions import ConnectionError as NotConnected
 
 PART_BYTES: Final = 16 << 20  # of an upload; S3 allows 10,000 parts
 ATTEMPTS_MAX: Final = 5  # of one request, with growing pauses
@@ -26,6 +34,7 @@ READ_S: Final = 60
 CLIENTS_MAX: Final = 8  # kept in one process; the oldest goes
 ACCESS_KEY_FILE: Final = "accessKeyId"
 SECRET_KEY_FILE: Final = "secretAccessKey"
+SERVER_ERROR: Final = 500  # and above
 DEFAULT_REGION: Final = "us-east-1"  # stores that are not Amazon's ask for none
 
 _ADDRESS: Final = re.compile(
@@ -33,10 +42,20 @@ _ADDRESS: Final = re.compile(
 )
 _GONE: Final = frozenset({"NoSuchUpload", "NoSuchKey", "404"})
 _EXISTS: Final = frozenset({"PreconditionFailed", "412"})
+_AWAY: Final = (NotConnected, HTTPClientError, IncompleteReadError)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class StoreError(Exception):
     """The store says no, or does not answer."""
+
+
+class StoreAway(StoreError):
+    """The store does not answer, or not now: it can be asked again."""
+
+
+class Changed(Exception):
+    """The object is another one by now, or gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,16 @@ class Connection:
     credentials_path: str = ""
     """Folder with the files accessKeyId and secretAccessKey, read anew for every task. Without it
     the environment or the role of the machine counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object as a listing has it."""
+
+    key: str
+    time_us: int  # when it was made or replaced, in microseconds since 1970
+    size: int  # bytes
+    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +162,36 @@ class Bucket:
                 for item in page.get("Contents", ()):
                     yield item["Key"].removeprefix(self._prefix)
 
+    def list_objects(self) -> Iterator[tuple[int, list[Listed]]]:
+        """All objects, in pages, each with the time at the store (microseconds since 1970) when it
+        answered. Raises StoreError.
+        """
+        with self._asking() as client:
+            pages = client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix
+            )
+            for page in pages:
+                told = page["ResponseMetadata"]["HTTPHeaders"]["date"]
+                now_us = _us(email.utils.parsedate_to_datetime(told))
+                yield now_us, [self._listed(item) for item in page.get("Contents", ())]
+
+    def _listed(self, item: dict[str, Any]) -> Listed:
+        key = item["Key"].removeprefix(self._prefix)
+        return Listed(key, _us(item["LastModified"]), item["Size"], item["ETag"])
+
+    def read(self, key: str, *, etag: str, first: int, size: int) -> bytes:
+        """`size` bytes of an object from byte `first` on.
+
+        Raises:
+            Changed: the object has another ETag, or is gone.
+            StoreError: the store says no.
+        """
+        span = f"bytes={first}-{first + size - 1}"
+        with self._asking() as client, _expecting(_GONE | _EXISTS):
+            answer = client.get_object(**self._named(key), Range=span, IfMatch=etag)
+            return bytes(answer["Body"].read())
+        raise Changed(key)
+
     def stage(self, key: str, file: Path) -> Staged:
         """Upload a file that is not empty, without making it appear. Raises StoreError, OSError."""
         with self._asking() as client:
@@ -191,7 +250,10 @@ class Bucket:
         try:
             yield _client(self._connection)
         except ClientError as error:
-            raise StoreError(self._told(error)) from error
+            is_away = _status(error) >= SERVER_ERROR
+            raise (StoreAway if is_away else StoreError)(self._told(error)) from error
+        except _AWAY as error:
+            raise StoreAway(f"{self._address}: {error}") from error
         except (BotoCoreError, ValueError) as error:
             raise StoreError(f"{self._address}: {error}") from error
 
@@ -228,6 +290,14 @@ def _expecting(codes: Container[str]) -> Iterator[None]:
     except ClientError as error:
         if _code(error) not in codes:
             raise
+
+
+def _us(moment: datetime.datetime) -> int:
+    return (moment - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def _code(error: ClientError) -> str:

@@ -32,4 +32,8 @@ def _build(config: SourceConfig, retry: Retry) -> Source:
         from iggy_spark.sources.random import RandomSource
 
         return RandomSource(source.random, name=config.name, retry=retry)
+    if source.files is not None:
+        from iggy_spark.sources.files import FilesSource
+
+        return FilesSource(source.files, name=config.name, retry=retry)
     raise OptionError(f"source.type: {source.type} is not in this version")
