@@ -24,6 +24,7 @@ from iggy_wire.primitives import Consumer, Partitioning
 from lakes import BucketLake, FolderLake, Lake
 from object_store import ObjectStore, running_object_store
 from postgres import Postgres, running_postgres
+from postgres_sources import Shop, shop_in
 from remote_checkpoint import RemoteCheckpoint
 
 _numbers = itertools.count()
@@ -66,8 +67,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    with running_postgres(fsync="off") as running:
+    with running_postgres(fsync="off", wal_level="logical", max_replication_slots="50") as running:
         yield running
+
+
+@pytest.fixture
+def shop(postgres: Postgres) -> Iterator[Shop]:
+    with shop_in(postgres) as made:
+        yield made
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from iggy_spark import postgres as reached
 from iggy_spark.errors import DataLoss, OptionError, SinkError
 from iggy_spark.retry import Policy
-from iggy_spark.sinks import postgres as reached
 from jdbc_cases import Scene, breaking, ready
 from postgres import PASSWORD, USERNAME, Postgres, running_postgres
 from sink_cases import INCARNATION, PlayedTask, portions, wanted

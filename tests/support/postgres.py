@@ -46,6 +46,11 @@ class Postgres:
         """The database as the sink's block has it."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/{DATABASE}"
 
+    @property
+    def source_url(self) -> str:
+        """The same as a source's block has it."""
+        return self.url.removeprefix("jdbc:")
+
     @cached_property
     def login(self) -> Path:
         """The login as a Secret is mounted: a folder of files."""

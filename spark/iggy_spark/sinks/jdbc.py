@@ -24,9 +24,9 @@ from psycopg import sql
 from iggy_spark import blocks, schema
 from iggy_spark.errors import DataLoss, OptionError, SinkError
 from iggy_spark.offsets import OffsetRange
+from iggy_spark.postgres import Connection, Database, Words
 from iggy_spark.retry import Retry, TransientError
 from iggy_spark.sinks.base import Portion, Spans, Task, Written
-from iggy_spark.sinks.postgres import Connection, Database
 from iggy_spark.sinks.postgres_rows import OFFSET, RowWriter, is_direct
 from iggy_spark.sinks.postgres_table import (
     Name,
@@ -40,6 +40,7 @@ from iggy_spark.sinks.postgres_table import (
 )
 from iggy_spark.sinks.replay import Replay, replaying
 
+WORDS: Final = Words("jdbc", "jdbc:postgresql:", "table")
 PLACES: Final = "iggy_sink_offsets"
 _COLUMNS = sql.SQL(
     "sink text not null, incarnation text not null, partition integer not null, "
@@ -63,7 +64,7 @@ class JdbcSink:
         Raises:
             OptionError: another database, or settings that do not fit each other.
         """
-        self._database = Database(settings)
+        self._database = Database(settings.url, settings, WORDS)
         self._table = parse_name(settings.table)
         self._keys = tuple(settings.key_columns)
         check_fields(fields, self._keys, upsert=settings.mode == "Upsert")

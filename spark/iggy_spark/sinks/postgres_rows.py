@@ -14,8 +14,8 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from iggy_spark.postgres import Connection, is_of_a_row, said
 from iggy_spark.sinks.base import Refusal
-from iggy_spark.sinks.postgres import Connection, is_of_a_row, said
 from iggy_spark.sinks.postgres_copy import HEAD, TAIL, encode
 from iggy_spark.sinks.postgres_table import Table, Target
 

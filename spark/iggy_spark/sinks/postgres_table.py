@@ -12,7 +12,7 @@ from psycopg import sql
 
 from iggy_spark import schema
 from iggy_spark.errors import OptionError
-from iggy_spark.sinks.postgres import Connection
+from iggy_spark.postgres import Connection
 from iggy_spark.sinks.rows import METADATA
 
 NAME_BYTES_MAX: Final = 63  # PostgreSQL cuts longer names

@@ -36,4 +36,8 @@ def _build(config: SourceConfig, retry: Retry) -> Source:
         from iggy_spark.sources.files import FilesSource
 
         return FilesSource(source.files, name=config.name, retry=retry)
+    if source.postgres is not None:
+        from iggy_spark.sources import postgres
+
+        return postgres.build(source.postgres, name=config.name, retry=retry)
     raise OptionError(f"source.type: {source.type} is not in this version")

@@ -18,7 +18,6 @@ from iggy_spark.retry import Cause, Retry, TransientError
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-PREFIX: Final = "jdbc:postgresql:"
 PORT: Final = "5432"
 HOSTS_MAX: Final = 16
 LOCK_S: Final = 30  # for the row of a partition and for the table; others may hold them
@@ -56,6 +55,15 @@ _CHECKED = ("verify-full", "verify-ca")  # ways that look at the server's certif
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """How a block of settings calls things, for errors."""
+
+    block: str  # its name
+    scheme: str  # how its URL begins
+    table: str  # its field that names tables
+
+
+@dataclass(frozen=True, slots=True)
 class Address:
     """Where a database is, in libpq's words; without a password."""
 
@@ -63,21 +71,22 @@ class Address:
     parameters: Mapping[str, str]
 
 
-def parse_url(url: str) -> Address:
-    """Read `jdbc:postgresql://host:port/database?name=value`, also with several hosts.
+def parse_url(url: str, words: Words) -> Address:
+    """Read `postgresql://host:port/database?name=value`, also with several hosts.
 
     Raises:
         OptionError: another database, no such form, an unknown parameter, or a password.
     """
-    if not url.startswith(PREFIX):
-        raise OptionError("jdbc.url: only postgresql in this version: jdbc:postgresql://…")
-    found = _ADDRESS.fullmatch(url.removeprefix(PREFIX))
+    field, scheme = f"{words.block}.url", words.scheme
+    if not url.startswith(scheme):
+        raise OptionError(f"{field}: only postgresql in this version: {scheme}//…")
+    found = _ADDRESS.fullmatch(url.removeprefix(scheme))
     hosts = found["hosts"].split(",") if found else []
     if any("@" in host for host in hosts):
-        raise OptionError("jdbc.url: a login stands in the URL; give it with credentialsPath")
+        raise OptionError(f"{field}: a login stands in the URL; give it with credentialsPath")
     parts = [_HOST.fullmatch(host) for host in hosts]
     if found is None or None in parts or len(parts) > HOSTS_MAX:
-        raise OptionError("jdbc.url: write it like jdbc:postgresql://host:5432/database")
+        raise OptionError(f"{field}: write it like {scheme}//host:5432/database")
     parameters = {
         "host": ",".join(part["host"].strip("[]") for part in parts if part),
         "port": ",".join(part["port"] or PORT for part in parts if part),
@@ -85,33 +94,34 @@ def parse_url(url: str) -> Address:
     }
     for name, value in parse_qsl(found["parameters"] or "", keep_blank_values=True):
         if name not in _PARAMETERS:
-            raise OptionError(_unknown(name))
+            raise OptionError(_unknown(field, name))
         parameters[_PARAMETERS[name]] = value
     return Address(f"{found['hosts']}/{parameters['dbname']}", parameters)
 
 
-def _unknown(name: str) -> str:
+def _unknown(field: str, name: str) -> str:
     if name.lower() in ("password", "sslpassword"):
-        return f"jdbc.url: {name} stands in the URL; give passwords with credentialsPath"
-    return f"jdbc.url: parameter {name!r} is not known; there are {', '.join(sorted(_PARAMETERS))}"
+        return f"{field}: {name} stands in the URL; give passwords with credentialsPath"
+    return f"{field}: parameter {name!r} is not known; there are {', '.join(sorted(_PARAMETERS))}"
 
 
 class Database:
     """Opens connections to one database, with the login as it is at that moment."""
 
-    def __init__(self, block: blocks.Jdbc) -> None:
+    def __init__(self, url: str, login: blocks.Verified, words: Words) -> None:
         """Connects to nothing yet.
 
         Raises:
             OptionError: the URL is wrong, or does not fit the authority.
         """
-        self._address = parse_url(block.url)
-        self._credentials = block.credentials_path
-        self._ca = block.ca_path
+        self.words = words
+        self._address = parse_url(url, words)
+        self._credentials = login.credentials_path
+        self._ca = login.ca_path
         mode = self._address.parameters.get("sslmode", _CHECKED[0])
         if self._ca is not None and mode not in _CHECKED:
             raise OptionError(
-                f"jdbc.caPath: with sslmode={mode} nobody looks at the certificate: use "
+                f"{words.block}.caPath: with sslmode={mode} nobody looks at the certificate: use "
                 f"{' or '.join(_CHECKED)}"
             )
 
@@ -130,10 +140,10 @@ class Database:
         if self._ca is not None:
             certificate = Path(self._ca) / "ca.crt"
             if not certificate.is_file():  # libpq would call it a connection that failed
-                raise OptionError(f"jdbc.caPath: there is no {certificate}")
+                raise OptionError(f"{self.words.block}.caPath: there is no {certificate}")
             parameters = {"sslmode": _CHECKED[0], **parameters, "sslrootcert": str(certificate)}
         login = credentials.read(
-            "jdbc.credentialsPath", self._credentials, ("username", "password")
+            f"{self.words.block}.credentialsPath", self._credentials, ("username", "password")
         )
         if "username" in login:
             parameters["user"] = login["username"]
@@ -145,7 +155,7 @@ class Database:
                 prepare_threshold=None,
             )
         except psycopg.Error as error:
-            raise _not_connected(error) from error
+            raise _not_connected(error, self.words.block) from error
 
     def call(self, retry: Retry, work: Callable[[Connection], T]) -> T:
         """`work` on a connection of its own, again and again while the database cannot.
@@ -161,11 +171,11 @@ class Database:
                 connection.execute(_settings().encode())
                 return work(connection)
             except psycopg.Error as error:
-                raise meaning(error) from error
+                raise meaning(error, self.words) from error
             finally:
                 connection.close()
 
-        return retry.call(once, what=f"jdbc.url: {self}")
+        return retry.call(once, what=f"{self.words.block}.url: {self}")
 
 
 def _settings() -> str:
@@ -189,12 +199,12 @@ _NO_LOGIN = re.compile(
 _NO_DATABASE = re.compile(r"database .* does not exist")
 
 
-def _not_connected(error: psycopg.Error) -> IggySparkError | TransientError:
+def _not_connected(error: psycopg.Error, block: str) -> IggySparkError | TransientError:
     told = _one_line(str(error))
     if _NO_DATABASE.search(told):
-        return OptionError(f"jdbc.url: {told}")
+        return OptionError(f"{block}.url: {told}")
     if _NO_LOGIN.search(told):
-        return SinkError(f"jdbc.url: {told}; look at jdbc.credentialsPath and sslmode")
+        return SinkError(f"{block}.url: {told}; look at {block}.credentialsPath and sslmode")
     return TransientError(told, cause="unreachable")
 
 
@@ -243,17 +253,17 @@ def _cause(state: str | None) -> Cause:
     return "conflict" if state.startswith(_CONFLICT) else "busy"
 
 
-def meaning(error: psycopg.Error) -> IggySparkError | TransientError:
+def meaning(error: psycopg.Error, words: Words) -> IggySparkError | TransientError:
     """What an error says that is not about single rows."""
-    state, told = error.sqlstate, said(error)
+    state, told, field = error.sqlstate, said(error), f"{words.block}.{words.table}"
     if state is None or state.startswith(_TRANSIENT):
         shown = f"{_NAMED[state]} ({told})" if state in _NAMED else told
         return TransientError(shown, cause=_cause(state))
     if state == _NO_RIGHT:
-        return SinkError(f"jdbc.table: {told}; the user of jdbc.credentialsPath needs that right")
+        return SinkError(f"{field}: {told}; the user of {words.block}.credentialsPath needs it")
     if state in ("3F000", "42P01", "42703"):  # no such schema, table, column
-        return OptionError(f"jdbc.table: {told}; was it renamed or dropped?")
-    return SinkError(f"jdbc.table: {told} (SQLSTATE {state})")
+        return OptionError(f"{field}: {told}; was it renamed or dropped?")
+    return SinkError(f"{field}: {told} (SQLSTATE {state})")
 
 
 def said(error: psycopg.Error) -> str:
