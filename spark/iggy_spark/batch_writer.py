@@ -1,4 +1,4 @@
-"""What Spark calls for every batch of a sink job."""
+"""What Spark calls for every batch of a job."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-from iggy_spark.carriers import Carrier
 from iggy_spark.errors import IggySparkError
-from iggy_spark.job_metrics import JobMetrics
-from iggy_spark.limits import BadLimits
-from iggy_spark.progress import ProgressListener
 from iggy_spark.stop import Stop
 
 
@@ -19,40 +15,27 @@ class StopRequested(Exception):
 
 
 class BatchWriter:
-    """What Spark calls for every batch: the tasks write, the driver commits."""
+    """What Spark calls for every batch: between two of them the job may end."""
 
     def __init__(
-        self,
-        carrier: Carrier,
-        listener: ProgressListener,
-        stop: Stop,
-        *,
-        begin: Callable[[], None],
-        limits: BadLimits | None,
-        metrics: JobMetrics,
+        self, work: Callable[[DataFrame, int], None], stop: Stop, *, begin: Callable[[], None]
     ) -> None:
-        """`stop` is looked at before every batch; `begin` makes its plan durable."""
-        self._carrier, self._listener, self._stop = carrier, listener, stop
-        self._begin, self._limits, self._metrics = begin, limits, metrics
+        """`work` carries a batch; before that `stop` is asked and `begin` makes its plan durable."""
+        self._work, self._stop, self._begin = work, stop, begin
         self.running = False
         self.refused = False
         self.last_batch: int | None = None
         self.failure: IggySparkError | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Write one batch."""
+        """Carry one batch."""
         self.running = True
         try:
             self.refused = self._stop.asked
             if self.refused:
                 raise StopRequested("stopping: no further batch is begun")
             self._begin()
-            with self._metrics.writing():
-                results = self._carrier.write(frame, batch)
-                if self._limits is not None:
-                    self._limits.check_batch(results or ())
-                self._carrier.commit(results or ())
-            self._listener.batch_written(batch, results)
+            self._work(frame, batch)
             self.last_batch = batch
         except IggySparkError as error:
             self.failure = error

@@ -1,12 +1,15 @@
-"""The sink job's folder: who holds it, what it was started with, and how far Spark has come.
+"""A job's folder: who holds it, what it was started with, and how far Spark has come.
 
 <checkpoint>/lock                   held by the running job
 <checkpoint>/driver                 see `driver_mark`
-<checkpoint>/sink.json              what the sink was declared as
+<checkpoint>/sink.json              what the sink was declared as; of a source source.json
 <checkpoint>/logs/                  Spark's own logs
 <checkpoint>/away/                  see `absence`
 <checkpoint>/<incarnation>/state/   where the first batch began
 <checkpoint>/<incarnation>/spark/   Spark's checkpoint
+
+Positions in a topic belong to one life of it, its incarnation. Those of a source are in a system
+that has no such lives: they are kept below `SOURCE_LIFE`, whatever becomes of the topic.
 """
 
 from __future__ import annotations
@@ -19,16 +22,16 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from iggy_spark import schema
-from iggy_spark.errors import Fenced, OptionError, SinkError, TopicRecreated
-from iggy_spark.job_config import BLOCKS, JobConfig, SinkSpec
+from iggy_spark import declaration
+from iggy_spark.errors import Fenced, SinkError, TopicRecreated
+from iggy_spark.job_parts import JobFile
 from iggy_spark.offsets import Offsets
 from iggy_spark.state import read_json, sync_folder, write_durably
 
 INCARNATION = re.compile(r"\d+-\d+")
-SINK_NAME = "sink.json"
+SOURCE_LIFE = "0-0"
 REDRIVE_NAME = "redrive.json"
-DECLARED_NAMES = (SINK_NAME, REDRIVE_NAME)  # files beside those of Spark
+DECLARED_NAMES = (*declaration.NAMES, REDRIVE_NAME)  # files beside those of Spark
 
 
 class Checkpoint:
@@ -87,19 +90,19 @@ class Checkpoint:
     def keep(self, incarnation: str) -> None:
         """Make durable what Spark has written: in a folder it is."""
 
-    def remember(self, config: JobConfig) -> None:
+    def remember(self, config: JobFile) -> None:
         """Compare the declaration with that of the last start, and write it down.
 
         Raises:
             OptionError: a change that would mix different data in one target; it names the field.
         """
-        path = self._folder / SINK_NAME
-        now = _declared(config)
-        before = read_json(path)
-        if before is not None:
-            _check_change(before, now)
-        if before != now:
-            self._write(SINK_NAME, now)
+        name, now = declaration.of(config)
+        for other in declaration.NAMES:
+            before = read_json(self._folder / other)
+            if before is not None:
+                declaration.check_change(before, now)
+        if read_json(self._folder / name) != now:
+            self._write(name, now)
 
     def redriven(self) -> str | None:
         """The last request to redrive dead letters that was carried out; None: there was none."""
@@ -124,12 +127,17 @@ class Checkpoint:
 
     def committed(self, incarnation: str) -> Offsets | None:
         """End of the last batch that Spark has committed; None before the first."""
+        found = self.position(incarnation)
+        return None if found is None else Offsets.from_json(found)
+
+    def position(self, incarnation: str) -> Any:
+        """The same as Spark has it: what a reader has made of its position, in JSON."""
         commits = self.spark(incarnation) / "commits"
         numbers = [int(p.name) for p in commits.glob("*") if p.name.isdecimal()]
         if not numbers:
             return None
         plan = self.spark(incarnation) / "offsets" / str(max(numbers))
-        return ends_of_plan(plan.read_text("utf-8"))
+        return end_of_plan(plan.read_text("utf-8"))
 
 
 def check_lives(known: Collection[str], incarnation: str, *, restart: bool) -> None:
@@ -143,62 +151,9 @@ def check_lives(known: Collection[str], incarnation: str, *, restart: bool) -> N
     )
 
 
-def ends_of_plan(text: str) -> Offsets:
-    """The ends that Spark has planned for a batch, from the file that it keeps below `offsets`.
+def end_of_plan(text: str) -> Any:
+    """The end that Spark has planned for a batch, from the file that it keeps below `offsets`.
 
     Spark 4.3 writes a version, a line of metadata, and a line per source.
     """
-    return Offsets.from_json(json.loads(text.splitlines()[2]))
-
-
-def _declared(config: JobConfig) -> dict[str, Any]:
-    files = config.sink.files
-    return {
-        "sink": config.name,
-        "type": config.sink.type,
-        "stream": config.stream,
-        "topic": config.topic,
-        "path": files.path if files else None,
-        "partitionBy": files.partition_by if files else [],
-        "target": _target(config.sink),
-        "payloadFormat": config.sink.payload.format,
-        "fields": {item.name: schema.to_ddl(item.type) for item in config.payload.fields},
-    }
-
-
-def _target(sink: SinkSpec) -> list[str]:
-    """Where another place would be another target."""
-    block = getattr(sink, BLOCKS[sink.type] or "", None)
-    names = ("path", "table", "database", "collection", "index", "stream", "topic")
-    return [f"{name}: {getattr(block, name)}" for name in names if hasattr(block, name)]
-
-
-def _check_change(before: dict[str, Any], now: dict[str, Any]) -> None:
-    if before.get("sink", now["sink"]) != now["sink"]:
-        raise OptionError(
-            f"checkpoint: it belongs to the sink {before['sink']!r}: give {now['sink']!r} a place "
-            "of its own"
-        )
-    names = {
-        "type": "sink.type",
-        "stream": "stream",
-        "topic": "topic",
-        "path": "sink.files.path",
-        "target": f"sink.{BLOCKS.get(now['type']) or 'type'}",
-        "partitionBy": "sink.files.partitionBy",
-        "payloadFormat": "sink.payload.format",
-    }
-    for key, name in names.items():
-        if before.get(key, now[key]) != now[key]:
-            raise OptionError(
-                f"{name}: was {before[key]!r} and is {now[key]!r}: this sink has written with the "
-                "old one, give the new one a sink of its own"
-            )
-    for field, kind in now["fields"].items():
-        old = before["fields"].get(field, kind)
-        if old != kind:
-            raise OptionError(
-                f"sink.payload.schema: field {field!r} was {old} and is {kind}: "
-                "rows of both do not go together, add a field of another name or give the "
-                "new schema a sink of its own"
-            )
+    return json.loads(text.splitlines()[2])

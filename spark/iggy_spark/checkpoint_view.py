@@ -1,16 +1,16 @@
-"""A look at a sink's checkpoint from outside, also while its job runs: no lock, no change."""
+"""A look at a job's checkpoint from outside, also while its job runs: no lock, no change."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from iggy_spark import s3
-from iggy_spark.checkpoint import INCARNATION, ends_of_plan
+from iggy_spark.checkpoint import INCARNATION, end_of_plan
 from iggy_spark.errors import SinkError
-from iggy_spark.job_config import JobConfig
+from iggy_spark.job_parts import JobFile
 from iggy_spark.offsets import Offsets
 from iggy_spark.state import INITIAL_NAME
 
@@ -50,7 +50,7 @@ class _Stored:
 class CheckpointView:
     """What a job has left in its checkpoint."""
 
-    def __init__(self, config: JobConfig) -> None:
+    def __init__(self, config: JobFile) -> None:
         """Looks at nothing yet."""
         self._store: _Store
         if s3.is_address(config.checkpoint):
@@ -74,13 +74,22 @@ class CheckpointView:
             SinkError: the place cannot be read.
             OffsetFormatError: another version has written it.
         """
+        found = self.position(incarnation)
+        return None if found is None else Offsets.from_json(found)
+
+    def position(self, incarnation: str) -> Any:
+        """The same as Spark has it.
+
+        Raises:
+            SinkError: the place cannot be read.
+        """
         spark = f"{incarnation}/spark"
         names = [name.rpartition("/")[2] for name in self._names(f"{spark}/commits/")]
         numbers = [int(name) for name in names if name.isdecimal()]
         if not numbers:
             return None
         plan = self._get(f"{spark}/offsets/{max(numbers)}")
-        return None if plan is None else ends_of_plan(plan.decode())
+        return None if plan is None else end_of_plan(plan.decode())
 
     def first_start(self, incarnation: str) -> Offsets | None:
         """Where the first batch begins, once that is written down.
@@ -89,8 +98,17 @@ class CheckpointView:
             SinkError: the place cannot be read.
             OffsetFormatError: another version has written it.
         """
+        found = self.first_position(incarnation)
+        return None if found is None else Offsets.from_json(found)
+
+    def first_position(self, incarnation: str) -> Any:
+        """The same as it was written.
+
+        Raises:
+            SinkError: the place cannot be read.
+        """
         found = self._get(f"{incarnation}/state/{INITIAL_NAME}")
-        return None if found is None else Offsets.from_json(json.loads(found))
+        return None if found is None else json.loads(found)
 
     def _names(self, below: str) -> list[str]:
         try:

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 from iggy_spark import s3
 from iggy_spark.errors import Fenced, SinkError
 from iggy_spark.job_config import JobConfig
+from iggy_spark.job_parts import JobFile
 from iggy_spark.sinks.base import still_ours
 from iggy_spark.sinks.folder import WORK
 
@@ -99,12 +100,17 @@ class Mark(Protocol):
 
 
 def of(config: JobConfig) -> Mark:
-    """Where the job's drivers leave their marks."""
+    """Where the drivers of a sink's job leave their marks."""
+    files = config.sink.files
+    if s3.is_address(config.checkpoint) and files is not None and not s3.is_address(files.path):
+        return FolderMark(Path(files.path) / WORK)
+    return beside(config)
+
+
+def beside(config: JobFile) -> Mark:
+    """Marks beside the checkpoint."""
     if not s3.is_address(config.checkpoint):
         return FolderMark(Path(config.checkpoint))
-    files = config.sink.files
-    if files is not None and not s3.is_address(files.path):
-        return FolderMark(Path(files.path) / WORK)
     return StoreMark(s3.Bucket(config.checkpoint, config.checkpoint_store.connection()))
 
 
@@ -152,7 +158,7 @@ class StoreMark:
             except s3.StoreError as error:
                 raise SinkError(f"checkpoint: {error}") from error
             if now != mark.encode():
-                raise Fenced("checkpoint: another run of this sink has taken over")
+                raise Fenced("checkpoint: another run of this job has taken over")
 
         confirm()
         yield confirm

@@ -7,31 +7,24 @@ first touched to the end. It stores the group's offsets as soon as Spark has com
 from __future__ import annotations
 
 import json
-import logging
-import re
-import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from iggy_spark import (
     carriers,
     connections,
     driver_mark,
-    errors,
     job_config,
     job_starts,
     options,
-    s3,
+    running_query,
     session,
+    stored_checkpoint,
 )
 from iggy_spark.absence import Absence
 from iggy_spark.alive import Sign
@@ -39,7 +32,7 @@ from iggy_spark.batch_writer import BatchWriter
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.connections import Connection
 from iggy_spark.dead_letters import DeadLetters
-from iggy_spark.errors import BrokerUnavailable, Fenced, IggySparkError, SinkError
+from iggy_spark.errors import BrokerUnavailable, Fenced
 from iggy_spark.job_config import JobConfig
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.job_mirror import JobMirror
@@ -53,14 +46,11 @@ from iggy_spark.selection import Selection, TopicName
 from iggy_spark.sinks import registry
 from iggy_spark.sinks.base import Spans
 from iggy_spark.stop import Stop
-from iggy_spark.stored_checkpoint import StoredCheckpoint
 
 CONTACT_MS = 10_000  # for the broker to be there when the job starts, and when it has ended
 # The same when the job was asked to end: often the broker is, too, and the next start tells it all.
 STOP_CONTACT_MS = 3_000
-COMMIT_WAIT_S = 10.0  # for Spark to write down a batch that is already in the target
 LISTENER_WAIT_S = 15.0  # for the last events of a query that has ended
-LOOK_S = 0.1
 
 
 RunSpark = Callable[..., AbstractContextManager[SparkSession]]
@@ -130,7 +120,7 @@ class Job:
             return not self._config.available_now
         if self._config.metrics_port is not None:
             self._metrics.serve(self._config.metrics_port)
-        checkpoint = _checkpoint(self._config)
+        checkpoint = stored_checkpoint.of(self._config)
         try:
             impatient = replace(self._options, retry_timeout_ms=CONTACT_MS)
             found = Connection(impatient).topic_state()
@@ -211,14 +201,17 @@ class Job:
             letters=run.letters,
             away=run.checkpoint.away,
         )
-        writer = BatchWriter(
-            way,
-            listener,
-            self._stop,
-            begin=partial(self._begin, run),
-            limits=None if run.letters else bad_limits(self._config),
-            metrics=self._metrics,
-        )
+        limits = None if run.letters else bad_limits(self._config)
+
+        def carry(frame: DataFrame, batch: int) -> None:
+            with self._metrics.writing():
+                results = way.write(frame, batch)
+                if limits is not None:
+                    limits.check_batch(results or ())
+                way.commit(results or ())
+            listener.batch_written(batch, results)
+
+        writer = BatchWriter(carry, self._stop, begin=partial(self._begin, run))
         done = run.checkpoint.committed(incarnation)
         given = self._raw | {
             "stream": run.options.stream,
@@ -228,13 +221,14 @@ class Job:
             "offsetMirror": "off",  # the source's helper would be a second member
         }
         frame = way.read(spark, given)
-        trigger = frame.writeStream.queryName(self._config.name).foreachBatch(writer)
-        trigger = trigger.option("checkpointLocation", str(run.checkpoint.spark(incarnation)))
-        if self._config.available_now or run.letters:
-            trigger = trigger.trigger(availableNow=True)
-        else:
-            trigger = trigger.trigger(processingTime=f"{self._config.interval_ms} milliseconds")
-        query = trigger.start()
+        ends = self._config.available_now or run.letters
+        query = running_query.start(
+            frame,
+            writer,
+            name=self._config.name,
+            place=run.checkpoint.spark(incarnation),
+            interval_ms=None if ends else self._config.interval_ms,
+        )
         self._sign.moved()
         self._reporter.event(
             "redriving" if run.letters else "started",
@@ -268,47 +262,20 @@ class Job:
         return json.dumps(as_text_keys({number: at.position for number, at in starts.items()}))
 
     def _watch(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
-        """Wait for the query's end, and end it between two batches when asked to."""
         lookout = Lookout(self._options)
-        while query.isActive:
-            if self._stop.asked and not writer.running:
-                self._wait_for_commit(query, writer, run)
-                query.stop()
-                return
-            try:
-                # The start of the first batch, before anybody takes the job for well.
-                run.checkpoint.keep(run.incarnation)
-                self._sign.write()
-                self._metrics.answers(not self._absence.is_away)
-                run.mirror.tell(None if run.letters else writer.last_batch)
-                done = run.mirror.positions
-                if done is not None and (seen := lookout.look(done)) is not None:
-                    self._metrics.seen(seen)
-            except IggySparkError:
-                query.stop()
-                raise
-            time.sleep(LOOK_S)
-        failure = query.exception()
-        if failure is None or writer.refused:
-            return
-        if writer.failure is not None:
-            raise writer.failure
-        raise errors.find_in_text(str(failure)) or SinkError(
-            f"Spark stopped the query: {_reason(str(failure))}; see spark.log in the checkpoint's "
-            "folder logs"
-        )
 
-    def _wait_for_commit(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
-        """Let Spark write down the batch that is in the target; without it the batch is repeated,
-        which changes nothing but takes time.
-        """
-        if writer.last_batch is None:
-            return
-        deadline = time.monotonic() + COMMIT_WAIT_S
-        while query.isActive and time.monotonic() < deadline:
-            if run.checkpoint.has_committed(run.incarnation, writer.last_batch):
-                return
-            time.sleep(LOOK_S)
+        def look() -> None:
+            # The start of the first batch, before anybody takes the job for well.
+            run.checkpoint.keep(run.incarnation)
+            self._sign.write()
+            self._metrics.answers(not self._absence.is_away)
+            run.mirror.tell(None if run.letters else writer.last_batch)
+            done = run.mirror.positions
+            if done is not None and (seen := lookout.look(done)) is not None:
+                self._metrics.seen(seen)
+
+        has_committed = partial(run.checkpoint.has_committed, run.incarnation)
+        running_query.watch(query, writer, self._stop, look=look, has_committed=has_committed)
 
     def _finish(self, checkpoint: Checkpoint, mirror: JobMirror, incarnation: str) -> int | None:
         """Tell the broker and whoever started us how far it went. Returns how many messages are
@@ -335,45 +302,3 @@ class Job:
             lag=left,
         )
         return left
-
-
-def _checkpoint(config: JobConfig) -> Checkpoint:
-    if s3.is_address(config.checkpoint):
-        return StoredCheckpoint(config.checkpoint, config.checkpoint_store.connection())
-    return Checkpoint(Path(config.checkpoint))
-
-
-_EXCEPTION = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
-
-
-def _reason(text: str) -> str:
-    """The one line of a Spark error that says most: the first Python exception in it, if any."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    hit = _EXCEPTION.search(text)
-    return hit[0] if hit else lines[0] if lines else "no reason given"
-
-
-def run(file: Path, stop: Stop, environ: Mapping[str, str]) -> int:
-    """Do what the job's file says; the exit code is one of `errors`."""
-    # What crosses into Java is ours to report, in one line; py4j would print it with its trace.
-    logging.getLogger("py4j").addHandler(logging.NullHandler())
-    logging.getLogger("py4j").propagate = False
-    reporter = Reporter(sys.stdout)
-    try:
-        is_done = Job(job_config.load(file), environ, reporter, stop=stop).run()
-    except IggySparkError as error:
-        return _failed(reporter, str(error), error.exit_code)
-    except (PySparkException, Py4JError) as error:
-        found = errors.find_in_text(str(error))
-        if found is not None:
-            return _failed(reporter, str(found), found.exit_code)
-        return _failed(reporter, f"Spark: {_reason(str(error))}", errors.EXIT_FAILED)
-    except OSError as error:
-        return _failed(reporter, str(error), errors.EXIT_FAILED)
-    return errors.EXIT_DONE if is_done else errors.EXIT_STOPPED
-
-
-def _failed(reporter: Reporter, reason: str, code: int) -> int:
-    reporter.event("failed", reason=reason, code=code)
-    sys.stderr.write(f"iggy sink job failed: {reason}\n")
-    return code

@@ -55,21 +55,15 @@ class JobMirror:
             Fenced: the others stay.
             BrokerUnavailable: the broker was not there for `contact_s`.
         """
-        deadline = time.monotonic() + contact_s
-        while not self._should_stop():
-            try:
-                self._mirror.join(self._incarnation)
-            except Occupied:
-                pass  # it ends by itself, as Fenced
-            except BrokerUnavailable:
-                if time.monotonic() >= deadline:
-                    raise
-            else:
-                self._done = self._checkpoint.committed(self._incarnation)
-                self._has_joined = True
-                return True
-            time.sleep(LOOK_S)
-        return False
+        if not join_within(
+            lambda: self._mirror.join(self._incarnation),
+            contact_s=contact_s,
+            should_stop=self._should_stop,
+        ):
+            return False
+        self._done = self._checkpoint.committed(self._incarnation)
+        self._has_joined = True
+        return True
 
     def tell(self, batch: int | None) -> None:
         """Store the end of `batch`, the last one that was written, once Spark has committed it.
@@ -123,3 +117,27 @@ class JobMirror:
             self._mirror.join(self._incarnation)
         else:
             self._mirror.store(self._done, is_last=is_last)
+
+
+def join_within(
+    join: Callable[[], object], *, contact_s: float, should_stop: Callable[[], bool]
+) -> bool:
+    """Join until it works; False if asked to stop while others are in the group.
+
+    Raises:
+        Fenced: the others stay.
+        BrokerUnavailable: the broker was not there for `contact_s`.
+    """
+    deadline = time.monotonic() + contact_s
+    while not should_stop():
+        try:
+            join()
+        except Occupied:
+            pass  # it ends by itself, as Fenced
+        except BrokerUnavailable:
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            return True
+        time.sleep(LOOK_S)
+    return False

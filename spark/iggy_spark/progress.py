@@ -10,20 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TextIO
 
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.offsets import Offsets
+from iggy_spark.query_listener import QueryListener
 from iggy_spark.sinks.base import Written
 
 COUNTS = ("rows", "rejected", "dead", "filtered", "skipped", "lost", "size_bytes")
-BATCHES_WAITING_MAX = 64  # results of batches whose progress event has not come; the oldest go
 
 
 class Reporter:
@@ -86,7 +80,7 @@ def _counts(results: Iterable[Written]) -> _Counts:
     return counts
 
 
-class ProgressListener(StreamingQueryListener):
+class ProgressListener(QueryListener[_Counts | None]):
     """Turns Spark's progress events into ours, with the counts that the tasks handed back."""
 
     def __init__(
@@ -95,32 +89,18 @@ class ProgressListener(StreamingQueryListener):
         """`reporter` and `metrics` hear of each finished batch; `moved` is called when one has
         ended, or when there was nothing to do.
         """
+        super().__init__(moved=moved)
         self._reporter, self._metrics = reporter, metrics
-        self._moved = moved
-        self._lock = threading.Lock()
-        self._results: dict[int, _Counts | None] = {}
-        self.ended = threading.Event()
 
     def batch_written(self, batch: int, results: Iterable[Written] | None) -> None:
         """Remember what a batch did until Spark says that it is done. None: nobody has counted; the
         rows that Spark has read stand for it then.
         """
-        with self._lock:
-            self._results[batch] = None if results is None else _counts(results)
-            while len(self._results) > BATCHES_WAITING_MAX:
-                del self._results[min(self._results)]
+        self.remember(batch, None if results is None else _counts(results))
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing: the job says itself that it has started."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A batch is done, or there was nothing to do."""
-        self._moved()
-        progress = event.progress
-        with self._lock:
-            if progress.batchId not in self._results:
-                return
-            counts = self._results.pop(progress.batchId)
+    def tell(self, progress: StreamingQueryProgress, result: _Counts | None) -> None:
+        """A batch is done."""
+        counts = result
         if counts is None:
             counts = _counts(())
             counts.named["rows"] = progress.numInputRows
@@ -143,11 +123,3 @@ class ProgressListener(StreamingQueryListener):
             end=None if ends is None else as_text_keys(ends),
             lag=None if ends is None else lag(committed.positions, ends),
         )
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing new."""
-        self._moved()
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """All events of the query have been handled."""
-        self.ended.set()

@@ -47,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A container's first process gets only signals that it listens for, and the imports of Spark
     # and Arrow take many seconds on a fraction of a core.
     stop.install()
-    from iggy_spark import job
+    from iggy_spark import job_run
 
-    return job.run(given.config, stop, os.environ)
+    return job_run.run(given.config, stop, os.environ)
 
 
 if __name__ == "__main__":

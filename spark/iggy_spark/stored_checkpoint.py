@@ -1,7 +1,7 @@
 """A checkpoint in an object store: a local copy to work on, and what must not be lost in the store.
 
 <address>/driver                      see `driver_mark`
-<address>/sink.json                   what the sink was declared as
+<address>/sink.json                   what the sink was declared as; of a source source.json
 <address>/<incarnation>/state/…       where the first batch began
 <address>/<incarnation>/spark/…       Spark's checkpoint: plans below offsets, ends below commits
 
@@ -24,9 +24,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from iggy_spark import s3
 from iggy_spark.checkpoint import DECLARED_NAMES, INCARNATION, Checkpoint
 from iggy_spark.errors import Fenced, SinkError
-from iggy_spark.offsets import Offsets
+from iggy_spark.job_parts import JobFile
 from iggy_spark.s3 import Bucket, Connection, StoreError, check_once
 
 _SPARK_FILE: Final = re.compile(r"state/initial\.json|spark/(metadata|(offsets|commits)/\d+)")
@@ -86,13 +87,13 @@ class StoredCheckpoint(Checkpoint):
         self.keep(incarnation)
         return True
 
-    def committed(self, incarnation: str) -> Offsets | None:
+    def position(self, incarnation: str) -> Any:
         """See `Checkpoint`. First asked by a job that has become the only one that may work."""
         if incarnation in self._there:
             self.keep(incarnation)
         else:
             self._fetch(incarnation)
-        return super().committed(incarnation)
+        return super().position(incarnation)
 
     def _fetch(self, incarnation: str) -> None:
         there = set()
@@ -133,7 +134,19 @@ class StoredCheckpoint(Checkpoint):
         key = f"{incarnation}/{name}"
         data = (self._folder / key).read_bytes()
         if not self._bucket.put_once(key, data) and self._bucket.get(key) != data:
-            raise Fenced(f"checkpoint: another run of this sink has written {key}")
+            raise Fenced(f"checkpoint: another run of this job has written {key}")
+
+
+def of(config: JobFile) -> Checkpoint:
+    """The checkpoint of a job, in a store or in a folder.
+
+    Raises:
+        Fenced: another job has it.
+        SinkError: the place cannot be used.
+    """
+    if s3.is_address(config.checkpoint):
+        return StoredCheckpoint(config.checkpoint, config.checkpoint_store.connection())
+    return Checkpoint(Path(config.checkpoint))
 
 
 def _spark_files(life: Path) -> list[str]:

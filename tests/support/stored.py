@@ -26,7 +26,15 @@ def read_all(
     client: Client, stream: str, topic: str, partition: int = 0, *, first: int = 0
 ) -> list[bytes]:
     """The payloads from offset `first` on; offsets must be dense."""
-    found: list[bytes] = []
+    found = read_messages(client, stream, topic, partition, first=first)
+    return [message.payload for message in found]
+
+
+def read_messages(
+    client: Client, stream: str, topic: str, partition: int = 0, *, first: int = 0
+) -> list[Message]:
+    """The same with all that belongs to a message."""
+    found: list[Message] = []
     while True:
         strategy = PollingStrategy.offset(first + len(found))
         polled = client.poll(stream, topic, partition, strategy=strategy, count=1000)
@@ -34,7 +42,7 @@ def read_all(
             return found
         for message in messages(polled.region):
             assert message.offset == first + len(found)
-            found.append(message.payload)
+            found.append(message)
 
 
 def send(client: Client, stream: str, topic: str, *payloads: bytes, partition: int = 0) -> int:

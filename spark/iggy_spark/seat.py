@@ -1,0 +1,67 @@
+"""The seat of a source's driver: the only member of the consumer group with the source's name, so
+that a second driver does not begin. Nothing is read there, and no offset stored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from iggy_spark.connections import Connection
+from iggy_spark.errors import BrokerUnavailable
+from iggy_spark.job_mirror import join_within
+from iggy_spark.membership import Occupied
+from iggy_spark.mirror import Mirror
+from iggy_spark.options import ReadOptions
+
+AGAIN_S: Final = 1.0  # after the broker was not there
+
+
+class Seat:
+    """Never waits while a batch runs, so that a request to stop is heard."""
+
+    def __init__(self, options: ReadOptions, *, should_stop: Callable[[], bool]) -> None:
+        """Opens nothing. `should_stop` is looked at while waiting for others to leave the group."""
+        self._connection = Connection(replace(options, retry_timeout_ms=0))
+        self._mirror = Mirror(options, waits=False)
+        self._should_stop = should_stop
+        self._incarnation = ""
+        self._due_s = 0.0
+
+    def take(self, *, contact_s: float) -> bool:
+        """Become the group's only member; False if asked to stop while others are in it.
+
+        Raises:
+            Fenced: the others stay.
+            BrokerRefused: no such topic.
+            BrokerUnavailable: the broker was not there for `contact_s`.
+        """
+        return join_within(self._join, contact_s=contact_s, should_stop=self._should_stop)
+
+    def keep(self) -> None:
+        """Join again if the place was lost. A broker that is away is asked later; if it stays away,
+        the query fails by itself. A topic that was made anew has a group that is new, too.
+
+        Raises:
+            Fenced: another has taken our place.
+            BrokerRefused: the topic is gone.
+        """
+        if time.monotonic() < self._due_s:
+            return
+        try:
+            self._join()
+        except (Occupied, BrokerUnavailable):
+            self._due_s = time.monotonic() + AGAIN_S
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._mirror.close()
+
+    def _join(self) -> None:
+        if self._incarnation and self._mirror.join(self._incarnation):
+            return
+        self._incarnation = str(self._connection.topic_state().incarnation)
+        if not self._mirror.join(self._incarnation):
+            raise BrokerUnavailable("the topic is being made anew")
