@@ -20,7 +20,7 @@ class BatchWriter:
     def __init__(
         self, work: Callable[[DataFrame, int], None], stop: Stop, *, begin: Callable[[], None]
     ) -> None:
-        """`work` carries a batch; before that `stop` is asked and `begin` makes its plan durable."""
+        """`work` carries a batch; before, `stop` is looked at and `begin` keeps its plan safe."""
         self._work, self._stop, self._begin = work, stop, begin
         self.running = False
         self.refused = False
