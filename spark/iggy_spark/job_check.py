@@ -1,4 +1,5 @@
-"""A look at a sink before or while its job runs: `check` and `explain-offsets` of `sink_job`.
+"""A look at a sink before or while its job runs: `check` and `explain-offsets` of `sink_job`. What
+they say of a source is in `source_check`.
 
 Starts no Spark, joins no group, stores no offset and writes no message.
 """
@@ -8,12 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from iggy_spark import connections, job_config, job_starts, options
+from iggy_spark import connections, job_config, job_file, job_starts, options
 from iggy_spark.checkpoint import check_lives
 from iggy_spark.checkpoint_view import CheckpointView
 from iggy_spark.connections import Connection
@@ -24,6 +26,8 @@ from iggy_spark.offsets import EARLIEST, LATEST, TopicState
 from iggy_spark.retry import Retry
 from iggy_spark.sinks import registry
 from iggy_spark.sinks.base import Spans, Telling
+from iggy_spark.source_check import SourceInspection
+from iggy_spark.source_config import SourceConfig
 
 CONTACT_S: Final = 10.0  # for broker and target to be there: somebody waits for the answer
 _WORDS: Final = {EARLIEST: "earliest", LATEST: "latest"}
@@ -153,29 +157,46 @@ class Inspection:
 
 def run(command: str, file: Path, environ: Mapping[str, str], *, output: str) -> int:
     """Carry out `check` or `explain-offsets`; the exit code is one of `errors`."""
-    work = {"check": _check, "explain-offsets": _explain}[command]
+    what = JobConfig.what  # unless the file says otherwise
     try:
-        for line in work(Inspection(job_config.load(file), environ), output):
+        config = job_file.load(file)
+        what = config.what
+        for line in _lines(command, config, environ, output):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()  # the next step may take a while
     except IggySparkError as error:
-        return _failed(str(error), error.exit_code)
+        return _failed(what, str(error), error.exit_code)
     except OSError as error:
-        return _failed(str(error), EXIT_FAILED)
+        return _failed(what, str(error), EXIT_FAILED)
     finally:
         connections.close_all()
     return EXIT_DONE
 
 
-def _failed(reason: str, code: int) -> int:
-    sys.stderr.write(f"iggy sink check failed: {reason}\n")
+def _failed(what: str, reason: str, code: int) -> int:
+    sys.stderr.write(f"iggy {what} check failed: {reason}\n")
     return code
 
 
-def _check(inspection: Inspection, output: str) -> Iterator[str]:
+def _lines(
+    command: str, config: JobConfig | SourceConfig, environ: Mapping[str, str], output: str
+) -> Iterator[str]:
+    if isinstance(config, SourceConfig):
+        with closing(SourceInspection(config, environ)) as source:
+            checks = command == "check"
+            yield from _checked(source.steps(), output) if checks else source.explained(output)
+        return
+    inspection = Inspection(config, environ)
+    if command == "check":
+        yield from _checked(_steps(inspection), output)
+    else:
+        yield from _explain(inspection, output)
+
+
+def _checked(steps: Iterable[tuple[str, str, dict[str, Any]]], output: str) -> Iterator[str]:
     """Each line when its step is done, so that an error stands behind what is well."""
     told: dict[str, Any] = {}
-    for name, text, value in _steps(inspection):
+    for name, text, value in steps:
         told |= value
         if output == "text":
             yield f"{name:<14} {text}"

@@ -11,12 +11,13 @@ from typing import Protocol
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from iggy_spark import errors, job_file, running_query
+from iggy_spark import errors, job_file, running_query, session
 from iggy_spark.errors import IggySparkError
+from iggy_spark.job import Job, RunSpark
 from iggy_spark.job_config import JobConfig
-from iggy_spark.job_parts import JobFile
 from iggy_spark.progress import Reporter
 from iggy_spark.source_config import SourceConfig
+from iggy_spark.source_job import SourceJob
 from iggy_spark.stop import Stop
 
 
@@ -42,7 +43,7 @@ def run(file: Path, stop: Stop, environ: Mapping[str, str]) -> int:
     try:
         config = job_file.load(file)
         what = config.what
-        is_done = _job(config, environ, reporter, stop).run()
+        is_done = job_of(config, environ, reporter, stop=stop).run()
     except IggySparkError as error:
         return _failed(reporter, what, str(error), error.exit_code)
     except (PySparkException, Py4JError) as error:
@@ -56,15 +57,22 @@ def run(file: Path, stop: Stop, environ: Mapping[str, str]) -> int:
     return errors.EXIT_DONE if is_done else errors.EXIT_STOPPED
 
 
-def _job(config: JobFile, environ: Mapping[str, str], reporter: Reporter, stop: Stop) -> Runnable:
+def job_of(
+    config: JobConfig | SourceConfig,
+    environ: Mapping[str, str],
+    reporter: Reporter,
+    *,
+    stop: Stop,
+    running: RunSpark = session.running,
+) -> Runnable:
+    """The job of a file. `running` makes Spark.
+
+    Raises:
+        OptionError: the configuration is wrong.
+    """
     if isinstance(config, SourceConfig):
-        from iggy_spark.source_job import SourceJob
-
-        return SourceJob(config, environ, reporter, stop=stop)
-    from iggy_spark.job import Job
-
-    assert isinstance(config, JobConfig), "there are two kinds"
-    return Job(config, environ, reporter, stop=stop)
+        return SourceJob(config, environ, reporter, stop=stop, running=running)
+    return Job(config, environ, reporter, stop=stop, running=running)
 
 
 def _failed(reporter: Reporter, what: str, reason: str, code: int) -> int:

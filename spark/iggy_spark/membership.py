@@ -173,7 +173,7 @@ class Membership:
         kind = Fenced if now - self._occupied_since >= self._occupied_s_max else Occupied
         return kind(
             f"{self._where()} has another member: stop the query or program that reads with it, "
-            "or give this one a consumerGroup of its own (a sink: a name of its own)"
+            "or give this one a consumerGroup of its own (a sink or source: a name of its own)"
         )
 
     def _check_owner(self, client: Client, partition: int) -> None:
@@ -185,7 +185,7 @@ class Membership:
         if self._members(client) > 1:
             raise BrokerRefused(
                 f"another member of {self._where()} has the partition: stop it, or give this query "
-                "a consumerGroup of its own (a sink: a name of its own)"
+                "a consumerGroup of its own (a sink or source: a name of its own)"
             )
 
     def _drop(self) -> None:

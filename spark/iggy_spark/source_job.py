@@ -176,6 +176,8 @@ class SourceJob:
             config, run.start, run.mark, away=run.checkpoint.away
         )
         frame = spark.readStream.format(source_stream.FORMAT).options(**given).load()
+        committed = None if run.committed is None else told(run.committed)
+        self._reporter.event("started", source=config.name, committed=committed)
         query = running_query.start(
             frame,
             writer,
@@ -184,8 +186,6 @@ class SourceJob:
             interval_ms=None if config.available_now else config.interval_ms,
         )
         self._sign.moved()
-        committed = None if run.committed is None else told(run.committed)
-        self._reporter.event("started", source=config.name, committed=committed)
         try:
             with self._metrics.running():
                 self._watch(query, writer, run, progress)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import urllib.error
-import urllib.request
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from iggy_spark import options
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.outlook import Lookout, Outlook
 from iggy_spark.progress import COUNTS
 from iggy_spark.retry import AWAY_FAILURES, CAUSES
+from job_figures import figure
 from played_server import Reply
 from played_targets import PlayedElasticsearch
 from sink_jobs import PROCESS_S, Setup, documents, start
@@ -166,14 +163,4 @@ def test_a_job_whose_target_is_away_does_not_look_well(topic: Topic, tmp_path: P
 
 def value(port: int, name: str, **labels: str) -> float | None:
     """One figure that the job serves; None while it does not."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-    except (OSError, urllib.error.URLError):
-        return None
-    wanted: dict[str, Any] = {"namespace": "shop", "sink": "orders.lake", **labels}
-    for family in text_string_to_metric_families(text):
-        for one in family.samples:
-            if one.name == name and one.labels == wanted:
-                return float(one.value)
-    return None
+    return figure(port, name, namespace="shop", sink="orders.lake", **labels)

@@ -62,7 +62,7 @@ def test_of_two_that_do_not_know_of_one_another_the_later_one_ends(
         second.keep(LIFE)
 
         plan(first, 1, "of the first, which was frozen meanwhile")
-        with pytest.raises(Fenced, match=r"another run of this sink has written .*offsets/1"):
+        with pytest.raises(Fenced, match=r"another run of this job has written .*offsets/1"):
             first.keep(LIFE)
 
     assert remote.bucket.get(f"{LIFE}/spark/offsets/1") == b"of the second"
@@ -145,7 +145,7 @@ def test_a_task_of_an_earlier_driver_lets_nothing_appear(remote: RemoteCheckpoin
     with mark.writing(before) as confirm:
         confirm()
         now = mark.take_over(should_stop=lambda: False)
-        with pytest.raises(Fenced, match="another run of this sink has taken over"):
+        with pytest.raises(Fenced, match="another run of this job has taken over"):
             confirm()
     with pytest.raises(Fenced), mark.writing(before):
         pass

@@ -1,4 +1,4 @@
-"""A sink job's checkpoint in an object store, and what lies there seen past the job."""
+"""A job's checkpoint in an object store, and what lies there seen past the job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from iggy_spark import s3
 from iggy_spark.stored_checkpoint import StoredCheckpoint
 from lakes import connection_to, store_block
 from object_store import ObjectStore
-from sink_jobs import Setup
+from sink_jobs import JobSetup
 
 _numbers = itertools.count()
 
@@ -24,7 +24,7 @@ class RemoteCheckpoint:
     def open(self) -> StoredCheckpoint:
         return StoredCheckpoint(self.address, self.connection)
 
-    def put_into(self, setup: Setup) -> None:
+    def put_into(self, setup: JobSetup) -> None:
         """The job keeps its checkpoint here."""
         setup.value["checkpoint"] = self.address
         setup.value["checkpointStore"] = store_block(self.connection)

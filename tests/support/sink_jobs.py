@@ -1,4 +1,4 @@
-"""A sink job over a test's topic: in this process on the tests' Spark, or in one of its own."""
+"""A job at a test's topic: in this process on the tests' Spark, or in one of its own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from broker_process import PASSWORD, USERNAME
-from iggy_spark import job_config
-from iggy_spark.job import Job
+from iggy_spark import job_file, job_run
 from iggy_spark.progress import Reporter
 from iggy_spark.stop import Stop
 from lakes import FolderLake, rows_of
@@ -44,30 +43,25 @@ def documents(first: int, end: int) -> list[bytes]:
     ]
 
 
-class Setup:
-    """A job over a test's topic, run inside this process on the shared Spark."""
+class JobSetup:
+    """A job at a test's topic, run inside this process on the shared Spark."""
 
-    def __init__(self, topic: Topic, folder: Path, **sink: Any) -> None:
-        self.lake = folder / "lake"
+    def __init__(self, topic: Topic, folder: Path, name: str, **carries: Any) -> None:
+        """`carries`: the field of the file that says what it carries."""
         self.checkpoint = folder / "checkpoint"
         self.value = {
-            "name": "lake",
+            "name": name,
             "broker": {"address": topic.address},
             "stream": topic.stream,
             "topic": topic.name,
-            "sink": {
-                "type": "Files",
-                "files": {"path": str(self.lake), "partitionBy": ["month"]},
-                "payload": {"format": "Json", "schema": SCHEMA},
-                "trigger": {"interval": "100ms"},
-                **sink,
-            },
             "checkpoint": str(self.checkpoint),
             "once": True,
+            **carries,
         }
         self.file = folder / "job.json"
         self.login = LOGIN
         self.stop = Stop(signals=False)
+        self.events: list[dict[str, Any]] = []
 
     def write(self) -> Path:
         self.file.write_text(json.dumps(self.value))
@@ -82,11 +76,31 @@ class Setup:
             yield spark
 
         try:
-            config = job_config.load(self.write())
-            Job(config, self.login, Reporter(out), stop=self.stop, running=running).run()
+            config = job_file.load(self.write())
+            reporter = Reporter(out)
+            job_run.job_of(config, self.login, reporter, stop=self.stop, running=running).run()
         finally:
             self.events = [json.loads(line) for line in out.getvalue().splitlines()]
         return self.events
+
+    def progress(self) -> list[dict[str, Any]]:
+        """The events of batches."""
+        return [event for event in self.events if event["event"] == "progress"]
+
+
+class Setup(JobSetup):
+    """A job that carries the topic into a lake."""
+
+    def __init__(self, topic: Topic, folder: Path, **sink: Any) -> None:
+        self.lake = folder / "lake"
+        given = {
+            "type": "Files",
+            "files": {"path": str(self.lake), "partitionBy": ["month"]},
+            "payload": {"format": "Json", "schema": SCHEMA},
+            "trigger": {"interval": "100ms"},
+            **sink,
+        }
+        super().__init__(topic, folder, "lake", sink=given)
 
     def rows_if_any(self) -> list[tuple[int, int]]:
         """The same where the sink may have written nothing."""
@@ -101,7 +115,7 @@ def every(**counts: int) -> list[tuple[int, int]]:
     return [(int(p[1:]), n) for p, count in sorted(counts.items()) for n in range(count)]
 
 
-def start(setup: Setup, **environ: str) -> subprocess.Popen[str]:
+def start(setup: JobSetup, **environ: str) -> subprocess.Popen[str]:
     """The job as whoever runs it starts it; `environ` goes on top of the login."""
     return subprocess.Popen(
         [sys.executable, "-m", "iggy_spark.sink_job", "--config", str(setup.write())],
@@ -113,7 +127,7 @@ def start(setup: Setup, **environ: str) -> subprocess.Popen[str]:
     )
 
 
-def kill_while_it_writes(setup: Setup, **environ: str) -> int:
+def kill_while_it_writes(setup: JobSetup, **environ: str) -> int:
     """Start the job, let four batches be, and kill it in the fifth. The number of its processes'
     group: what Spark has started lives on for a moment.
     """
