@@ -63,34 +63,30 @@ def test_a_wish_to_stop_ends_the_wait_for_others(topic: Topic, other: Client) ->
 
 def test_a_driver_whose_place_was_taken_ends(broker: BrokerProcess, topic: Topic) -> None:
     with closing(seat_of(topic)) as seat:
-        seat.take(contact_s=CONTACT_S)
-        topic.client.delete_group(topic.stream, topic.name, GROUP)
+        assert seat.take(contact_s=CONTACT_S)
+        seat.close()  # as after a loss of the connection
         with broker.client() as member:
-            member.create_group(topic.stream, topic.name, GROUP)
             member.join_group(topic.stream, topic.name, GROUP)
-            seat.close()  # as after a loss of the connection
-
-            def is_fenced() -> bool:
-                try:
-                    seat.keep()
-                except Fenced:
-                    return True
-                return False
-
-            wait_until(is_fenced, "the other is not noticed")
+            wait_until(lambda: keeps(seat) == "Fenced", "the other is not noticed")
+            assert topic.members(GROUP) == 1
 
 
 def test_a_topic_that_was_made_anew_has_a_seat_too(topic: Topic) -> None:
     with closing(seat_of(topic)) as seat:
-        seat.take(contact_s=CONTACT_S)
-        topic.recreate(3)
-
-        def sits() -> bool:
-            seat.keep()
-            return topic.members(GROUP) == 1
-
+        assert seat.take(contact_s=CONTACT_S)
         seat.close()
-        wait_until(sits, "no member of the new group")
+        topic.recreate(3)
+        wait_until(lambda: keeps(seat) and topic.members(GROUP), "no member of the new group")
+        assert topic.members(GROUP) == 1
+
+
+def keeps(seat: Seat) -> str:
+    """What comes of it."""
+    try:
+        seat.keep()
+    except Fenced as error:
+        return type(error).__name__
+    return "sits"
 
 
 def test_a_topic_that_is_gone_is_told(topic: Topic) -> None:
