@@ -38,10 +38,9 @@ _NAMES: Final[dict[str, str]] = {
     "system.encryption": "enabled key",
     "encryption": "enabled key",
     "system.stream": "path",
-    "system.topic": "path delete_oldest_segments",
-    "topic": "delete_oldest_segments",
+    "system.topic": "path",
     "system.partition": "path",
-    "system.segment": "validate_checksum max_age cache_indexes cache_time_indexes preallocate "
+    "system.segment": "validate_checksum cache_indexes cache_time_indexes preallocate "
     "archive_expired server_confirmation",
     "system.recovery": "recreate_missing_state",
     "system.message_deduplication": "enabled max_entries expiry",
@@ -54,7 +53,7 @@ _NAMES: Final[dict[str, str]] = {
     "transfer_served_cache_bytes_max transfer_artifact_bytes_max",
     "message_bus": "max_batch peer_queue_capacity reconnect_period close_peer_timeout close_grace "
     "handshake_grace",
-    "data_maintenance.messages": "cleaner_enabled interval consumer_barrier archiver_enabled",
+    "data_maintenance.messages": "archiver_enabled",
     "data_maintenance.state": "archiver_enabled overwrite interval",
     "data_maintenance.archiver": "enabled kind archive_expired interval layout path",
     "data_maintenance.archiver.disk": "path",

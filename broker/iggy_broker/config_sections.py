@@ -175,10 +175,20 @@ class SegmentDefaults(Section, frozen=True):
         int,
         Setting(
             values.expiry,
-            "Age at which messages may go: default of the topic option message_expiry. Kept and "
-            "reported; this version deletes nothing by age.",
+            "Age at which messages go, a sealed segment at a time: default of the topic option "
+            "message_expiry.",
             name="message_expiry",
             aliases=("system.topic.message_expiry",),
+            show=values.show_duration,
+        ),
+    ] = UNLIMITED
+    max_age_us: Annotated[
+        int,
+        Setting(
+            values.expiry,
+            "Seal a segment when its first message is so old, however small it is. Without it the "
+            "last messages of an idle topic never expire: only sealed segments go.",
+            name="max_age",
             show=values.show_duration,
         ),
     ] = UNLIMITED
@@ -191,13 +201,17 @@ class TopicDefaults(Section, frozen=True):
         int,
         Setting(
             values.topic_size,
-            "Size at which the oldest segments of a topic may go: default of the topic option "
-            "max_topic_size. Kept and reported; this version deletes nothing by size.",
+            "Size above which the oldest sealed segments of a topic go, of whichever partition: "
+            "default of the topic option max_topic_size.",
             name="max_size",
             aliases=("topic.max_topic_size", "system.topic.max_topic_size"),
             show=values.show_size,
         ),
     ] = UNLIMITED
+    delete_oldest_segments: Annotated[
+        bool,
+        _flag("Remove them. Off: a topic may grow beyond its size."),
+    ] = True
 
 
 class Sharding(Section, frozen=True):
@@ -285,6 +299,37 @@ class PersonalAccessTokens(Section, frozen=True):
     cleaner: TokenCleaner = TokenCleaner()
 
 
+class Messages(Section, frozen=True):
+    """The removal of old messages."""
+
+    cleaner_enabled: Annotated[
+        bool,
+        _flag("Remove segments by age and size. Off: nothing goes but what somebody deletes."),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "Pause between two looks. A changed expiry or size counts from the next one.",
+            name="interval",
+            show=values.show_duration,
+        ),
+    ] = 60 * SECOND_US
+    consumer_barrier: Annotated[
+        bool,
+        _flag(
+            "Keep what a consumer or group with a stored offset has not read, whatever its age. "
+            "Off: who is late loses messages."
+        ),
+    ] = True
+
+
+class DataMaintenance(Section, frozen=True):
+    """What is done to stored data in the background."""
+
+    messages: Messages = Messages()
+
+
 class Logging(Section, frozen=True):
     """Logs: one JSON object a line on standard error."""
 
@@ -327,6 +372,7 @@ class Config(Section, frozen=True):
     heartbeat: Heartbeat = Heartbeat()
     consumer_group: ConsumerGroups = ConsumerGroups()
     personal_access_token: PersonalAccessTokens = PersonalAccessTokens()
+    data_maintenance: DataMaintenance = DataMaintenance()
     system: System = System()
     root: Root = Root()
 

@@ -78,6 +78,10 @@ EVENTS: Final[dict[str, Event]] = {
     ),
     "marker_not_written": Event("No mark of a clean stop: the next start reads more."),
     "trim_not_noted": Event("A restart will not know which segments were to go.", limited=True),
+    "retention_removed": Event("Segments of a partition were removed for age or size.", True),
+    "retention_waits": Event(
+        "Segments are due to go and stay: a stored offset has not passed them.", limited=True
+    ),
     "storage": Event("Something else that storage met.", limited=True),
     # Clients.
     "login_refused": Event(

@@ -55,6 +55,12 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "recovery_messages": ("gauge", "Messages found at start."),
     "recovery_cut_bytes": ("gauge", "Bytes that recovery took out of the logs at start."),
     "recovery_seconds": ("gauge", "How long opening the partitions took at start."),
+    "retention_segments_total": ("counter", "Segments removed for their age or size."),
+    "retention_bytes_total": ("counter", "Bytes of these segments."),
+    "retention_waiting_segments": (
+        "gauge",
+        "Segments that are too old or too much, and that a stored offset has not passed.",
+    ),
     "clock_steps_total": ("counter", "Jumps of the wall clock, seen by shard 0."),
     "log_lines_suppressed_total": ("counter", "Log lines not written for being too many."),
 }
@@ -242,6 +248,9 @@ class Counters:
     recovery_messages: int
     recovery_cut_bytes: int
     recovery_seconds: int
+    retention_segments_total: int
+    retention_bytes_total: int
+    retention_waiting_segments: int
     clock_steps_total: int
     log_lines_suppressed_total: int
 

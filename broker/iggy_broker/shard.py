@@ -18,6 +18,7 @@ from typing import Any, Final
 import uvloop
 
 from iggy_broker import logs
+from iggy_broker.cleaner import Cleaner
 from iggy_broker.config import Config
 from iggy_broker.logs import event
 from iggy_broker.metadata.journal import Journal
@@ -161,6 +162,7 @@ class Shard:
         self._keep(self._publish())
         self._keep(watch_loop(self._counters))
         self._start_saver(host)
+        self._start_cleaner(host, replica, parts)
         if plan.monitoring is not None:
             # Its HTTP library is as large as all the rest; the supervisor has imported it.
             from iggy_broker.net.monitoring import Monitoring
@@ -256,6 +258,17 @@ class Shard:
         if saver.enabled and saver.enforce_fsync:
             interval_ms = max(1, saver.interval_us // 1000)
             self._keep(run_saver(lambda: list(host.open.values()), interval_ms=interval_ms))
+
+    def _start_cleaner(self, host: OwnedPartitions, replica: Replica, parts: StorageParts) -> None:
+        if self._plan.config.data_maintenance.messages.cleaner_enabled:
+            cleaner = Cleaner(
+                self._plan.config,
+                state=lambda: replica.state,
+                partitions=host.open,
+                parts=parts,
+                counters=self._counters,
+            )
+            self._keep(cleaner.run())
 
     def _look_after_groups(self, host: OwnedPartitions, services: Services) -> None:
         host.on_released = services.members.release

@@ -24,6 +24,7 @@ from iggy_broker.storage.life import held_life, purge_folder
 from iggy_broker.storage.opening import open_folder, open_waiting, waiting
 from iggy_broker.storage.partition_log import LogOptions, PartitionLog
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
+from iggy_broker.storage.polling import POLL_NEXT, start_offset
 from iggy_broker.storage.recovery import Recovered
 from iggy_broker.storage.removal import HeadRemoval, take_away
 from iggy_broker.storage.segment import SENDFILE_BYTES_MIN, FileRange, Part
@@ -43,8 +44,6 @@ __all__ = [
     "SENDFILE_BYTES_MIN", "ConsumerKey", "FileRange", "Part", "Partition", "PartitionOptions",
     "PartitionPlace", "Polled", "StorageParts", "Strategy",
 ]  # fmt: skip
-
-POLL_OFFSET, POLL_TIMESTAMP, POLL_FIRST, POLL_LAST, POLL_NEXT = 1, 2, 3, 4, 5
 
 _COUNT = Struct("<I")
 _COUNT_AT = 48  # message_count in the batch header
@@ -229,7 +228,9 @@ class Partition:
             self._serve_after_all()
         log = self.log
         end = self.visible_next_offset
-        offset = max(self._start(strategy, count, consumer), log.first_offset)
+        who = consumer if strategy.kind == POLL_NEXT else None
+        stored = None if who is None else self.offsets.get(who)
+        offset = max(start_offset(strategy, count, log, end, stored), log.first_offset)
         stop = min(offset + count, end)
         if offset >= stop:
             return Polled(max(end - 1, 0), 0, 0, 0, [])
@@ -263,11 +264,19 @@ class Partition:
 
     def trim(self) -> int:
         """Remove those segments that were asked for and may go now; how many."""
-        dropped = self.trimming.take(self.offsets.lowest())
-        if dropped:
-            self._publish_shape()
-            self._removal.remove(dropped)
+        self._remove(dropped := self.trimming.take(self.offsets.lowest()))
         return len(dropped)
+
+    def drop_oldest(self, count: int) -> int:
+        """Remove up to `count` sealed segments, whoever has not read them; the bytes that went."""
+        size_bytes = self.log.size_bytes
+        self._remove([segment.first_offset for segment in self.log.drop_head(count)])
+        return size_bytes - self.log.size_bytes
+
+    def seal_older(self, before_us: int) -> None:
+        """Begin a new segment if the first message of the active one is older than that."""
+        if self.log.seal_older(before_us):
+            self._rolled()
 
     def purge(self, purges: int) -> None:
         """Remove all messages and offsets; the next message has offset 0. Safe at any crash.
@@ -353,19 +362,10 @@ class Partition:
             self._slot.visible(self.log.synced_next_offset)
         return matters
 
-    def _start(self, strategy: Strategy, count: int, consumer: ConsumerKey | None) -> int:
-        """Offset where a poll begins; may lie below the oldest or beyond the last."""
-        kind = strategy.kind
-        if kind == POLL_OFFSET:
-            return strategy.value
-        if kind == POLL_NEXT:
-            stored = self.offsets.get(consumer) if consumer is not None else None
-            return 0 if stored is None else stored + 1
-        if kind == POLL_LAST:
-            return max(self.visible_next_offset - count, 0)
-        if kind == POLL_TIMESTAMP:
-            return self.log.offset_at_time(strategy.value)
-        return 0
+    def _remove(self, firsts: list[int]) -> None:
+        if firsts:
+            self._publish_shape()
+            self._removal.remove(firsts)
 
     def _rolled(self) -> None:
         """A segment was begun: sync the one before it soon, so that no start reads it again."""

@@ -10,7 +10,6 @@ Invariants, in the order in which a crash would test them:
 """
 
 import contextlib
-import errno
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,14 +22,13 @@ from iggy_broker.storage.disk import Bytes, Disk, File, StorageFailed, may_pass
 from iggy_broker.storage.index_cache import IndexCache
 from iggy_broker.storage.records import Synced
 from iggy_broker.storage.recovery import clean_marker, synced_record, write_synced
+from iggy_broker.storage.refusals import refusal, unreadable
 from iggy_broker.storage.segment import DamagedError, Part, Segment, Stretch
 from iggy_broker.storage.sparse_index import INDEX_EVERY_BYTES, SparseIndex
 from iggy_broker.storage.syncer import SyncWork, sync_here
-from iggy_wire.errors import ErrorCode
 
 CHECKPOINT_EVERY_BYTES = 32 * 1024 * 1024  # synced bytes after which the `synced` file is renewed
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OVERSHOOT_BYTES = 32 * 1024  # what a segment's read may take beyond the wanted bytes
 
 
@@ -56,32 +54,12 @@ class PartitionLog:
     """The segments of one folder. Single-threaded; only `SyncWork.run` happens elsewhere."""
 
     __slots__ = (
-        "_active",
-        "_attention",
-        "_checkpoint_size_bytes",
-        "_cut_is_due",
-        "_dirty",
-        "_disk",
-        "_firsts",
-        "_folders_dirty",
-        "_index",
-        "_index_dirty",
-        "_indexes",
-        "_marker_there",
-        "_options",
-        "_taken",
-        "_told",
-        "_written_bytes",
-        "epoch",
-        "folder",
-        "last_timestamp_us",
-        "next_offset",
-        "segments",
-        "size_bytes",
-        "synced_next_offset",
-        "synced_written_bytes",
+        "_active", "_attention", "_checkpoint_size_bytes", "_cut_is_due", "_dirty", "_disk",
+        "_firsts", "_folders_dirty", "_index", "_index_dirty", "_indexes", "_marker_there",
+        "_options", "_taken", "_told", "_written_bytes", "epoch", "folder", "last_timestamp_us",
+        "next_offset", "segments", "size_bytes", "synced_next_offset", "synced_written_bytes",
         "warn",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -164,6 +142,24 @@ class PartitionLog:
         if segment.size_bytes >= self._options.segment_bytes:
             self._roll_if_possible()
 
+    def seal_older(self, before_us: int) -> bool:
+        """Begin a new segment if the active one's first message was taken before then.
+
+        Whether one was begun: not if the disk refuses, the next append says so.
+        """
+        active = self._active
+        if active is None or not active.size_bytes:
+            return False
+        try:
+            if active.index.timestamps_us[0] < before_us:
+                if self._attention:
+                    self._prepare()
+                if active is self._active:
+                    self._roll()
+        except (Reject, OSError):
+            self._attention = True
+        return active is not self._active
+
     def read(self, offset: int, end_offset: int, bytes_max: int) -> tuple[int, int, list[Part]]:
         """(end, bytes, parts) of messages from `offset` to at most `end_offset`, in whole batches.
 
@@ -201,7 +197,7 @@ class PartitionLog:
             self._tell(segment, damage)
             return segment.next_offset
         except OSError as error:
-            raise _unreadable(segment, error) from error
+            raise unreadable(segment.path, error) from error
 
     def drop_head(self, count: int) -> list[Segment]:
         """Take up to `count` sealed segments off the front. The caller removes their files."""
@@ -357,7 +353,7 @@ class PartitionLog:
 
     def _refused(self, path: str, error: OSError) -> Exception:
         """What the caller gets. The log hears of it once, until something was written again."""
-        refused = _refusal(path, error)
+        refused = refusal(path, error)
         kind = -(error.errno or 0)  # segments have theirs at 0 and above
         if isinstance(refused, Reject) and self._told.get(kind) != self.next_offset:
             self._told[kind] = self.next_offset
@@ -378,7 +374,7 @@ class PartitionLog:
         except DamagedError:
             return Stretch(offset, 0, [])
         except OSError as error:
-            raise _unreadable(segment, error) from error
+            raise unreadable(segment.path, error) from error
 
     def _tell(self, segment: Segment, damage: DamagedError) -> None:
         if self._told.get(segment.first_offset) != damage.end_offset:
@@ -387,14 +383,3 @@ class PartitionLog:
 
 
 _last_timestamp_us = attrgetter("last_timestamp_us")
-
-
-def _refusal(path: str, error: OSError) -> Exception:
-    if not may_pass(error):
-        return StorageFailed(f"{path}: {error}")
-    why = "no space left" if error.errno in _FULL else "the disk does not take it now"
-    return Reject(ErrorCode.CANNOT_APPEND_MESSAGE, f"{path}: {why}: {error}")
-
-
-def _unreadable(segment: Segment, error: OSError) -> Reject:
-    return Reject(ErrorCode.CANNOT_READ_MESSAGE, f"{segment.path}: {error}")

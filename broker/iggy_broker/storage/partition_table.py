@@ -14,8 +14,8 @@ the other may be one append apart. The slot number is part of the partition's me
     6 purges                how often it was purged: a reader of its files must start anew
     7 state                 see SlotState
 
-Beside it a ninth u64 for each slot, in memory of its own: for which consumer groups messages are in
-flight (see `group_reads`).
+Beside it two more u64 for each slot, in memory of their own: for which consumer groups messages are
+in flight (see `group_reads`), and how old the segment is that may go next (see `retention`).
 """
 
 import mmap
@@ -77,7 +77,7 @@ FREE_FIGURES = PartitionFigures(0, 0, 0, 0, 0, 0, 0, SlotState.FREE)
 class PartitionTable:
     """All slots. `PartitionTable()` before the fork; the memory is shared and anonymous."""
 
-    __slots__ = ("_fields", "_in_flight", "_memory", "slots_count")
+    __slots__ = ("_fields", "_in_flight", "_memory", "_oldest", "slots_count")
 
     def __init__(self, slots_count: int = SLOTS_MAX) -> None:
         """`slots_count` * 64 bytes of address space; memory is used only for touched slots."""
@@ -85,6 +85,7 @@ class PartitionTable:
         self._memory = mmap.mmap(-1, slots_count * SLOT_BYTES)  # shared and anonymous by default
         self._fields = memoryview(self._memory).cast("Q")
         self._in_flight = memoryview(mmap.mmap(-1, slots_count * 8)).cast("Q")
+        self._oldest = memoryview(mmap.mmap(-1, slots_count * 8)).cast("Q")
 
     def read(self, slot: int) -> PartitionFigures:
         """The figures of a slot, from any shard. IndexError if there is no such slot."""
@@ -119,6 +120,14 @@ class PartitionTable:
         """Written by the owner of the partition only."""
         self._in_flight[slot] = bits
 
+    def oldest_us(self, slot: int) -> int:
+        """When the last message of its oldest segment that may go was taken; 0: none may."""
+        return self._oldest[slot]
+
+    def set_oldest_us(self, slot: int, timestamp_us: int) -> None:
+        """Written by the owner of the partition only."""
+        self._oldest[slot] = timestamp_us
+
     def writer(self, slot: int) -> "SlotWriter":
         """The owner's handle."""
         return SlotWriter(self._fields, self._at(slot))
@@ -129,7 +138,7 @@ class PartitionTable:
         self._fields[at + _STATE] = SlotState.FREE
         for field in range(_STATE):
             self._fields[at + field] = 0
-        self._in_flight[slot] = 0
+        self._in_flight[slot] = self._oldest[slot] = 0
 
     def _at(self, slot: int) -> int:
         if not 0 <= slot < self.slots_count:

@@ -17,6 +17,7 @@ from iggy_broker.logs import Note
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.partition_log import PartitionLog
+from iggy_broker.storage.retention import passed
 from iggy_wire import kernel
 
 _RECORD: Final = Struct("<4sQQ")
@@ -58,13 +59,9 @@ class Trimming:
 
         That is: asked for, sealed, and passed by all stored offsets, of which one is given.
         """
-        count = 0
-        for segment in self._log.segments[:-1]:
-            end = segment.next_offset
-            if end > self._target_offset or (lowest_stored is not None and end - 1 > lowest_stored):
-                break
-            count += 1
-        dropped = self._log.drop_head(count)
+        sealed = self._log.segments[:-1]
+        wanted = [segment for segment in sealed if segment.next_offset <= self._target_offset]
+        dropped = self._log.drop_head(passed(wanted, lowest_stored))
         if self.waits and self._target_offset != self._noted_offset:
             self._note()
         return [segment.first_offset for segment in dropped]

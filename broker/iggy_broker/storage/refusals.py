@@ -1,0 +1,18 @@
+"""What a client is told when the disk refuses its messages."""
+
+from iggy_broker.errors import Reject
+from iggy_broker.storage.disk import StorageFailed, is_full, may_pass
+from iggy_wire.errors import ErrorCode
+
+
+def refusal(path: str, error: OSError) -> Exception:
+    """Of a write. StorageFailed if the disk is broken."""
+    if not may_pass(error):
+        return StorageFailed(f"{path}: {error}")
+    why = "no space left" if is_full(error) else "the disk does not take it now"
+    return Reject(ErrorCode.CANNOT_APPEND_MESSAGE, f"{path}: {why}: {error}")
+
+
+def unreadable(path: str, error: OSError) -> Reject:
+    """Of a read."""
+    return Reject(ErrorCode.CANNOT_READ_MESSAGE, f"{path}: {error}")
