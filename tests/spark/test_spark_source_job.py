@@ -31,7 +31,6 @@ from waiting import wait_until
 if TYPE_CHECKING:
     from conftest import Topic
 
-RANDOM = {"type": "Random", "random": {"rate": 1000, "messages": 500, "keys": 20}}
 
 
 def numbers(topic: Topic) -> list[int]:
@@ -40,7 +39,8 @@ def numbers(topic: Topic) -> list[int]:
 
 @pytest.fixture
 def setup(topic: Topic, tmp_path: Path) -> SourceSetup:
-    return SourceSetup(topic, tmp_path, **RANDOM)
+    block = {"rate": 1000, "messages": 500, "keys": 20}
+    return SourceSetup(topic, tmp_path, type="Random", random=block)
 
 
 def test_every_message_is_in_the_topic_with_its_id(
