@@ -12,13 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -28,13 +24,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "spark")]
 
-from iggy_bench import processes  # noqa: E402
-from iggy_client import Client  # noqa: E402
-from iggy_spark import job_config  # noqa: E402
-from iggy_spark.job import Job  # noqa: E402
-from iggy_spark.progress import Reporter  # noqa: E402
-from iggy_spark.stop import Stop  # noqa: E402
-from iggy_wire.batch import Message, build  # noqa: E402
+from iggy_bench import processes, sink_runs  # noqa: E402
+from iggy_bench.sink_runs import PORTION_ROWS  # noqa: E402
 from jdbc_cases import Scene, ready  # noqa: E402
 from postgres import Postgres, running_postgres  # noqa: E402
 from sink_cases import PlayedTask, declare, portions, wanted  # noqa: E402
@@ -43,7 +34,6 @@ SCHEMA = (
     "number BIGINT NOT NULL, month INT, customer STRING, amount DECIMAL(18,2), at TIMESTAMP, "
     "note STRING"
 )
-PORTION_ROWS = 4000  # about 4 MiB, as a fetch brings them
 UPSERT = {"mode": "Upsert", "keyColumns": ["number"]}
 KINDS: dict[str, dict[str, Any]] = {"Append": {}, "Append, primary key": {}, "Upsert": UPSERT}
 
@@ -103,69 +93,26 @@ def run_tasks(server: Postgres, kind: str, tasks: int, rows: int, into: Samples)
     if kind == "Append, primary key":
         scene.run(f"alter table {scene.table} add primary key (number)")
     scene.run("checkpoint")
-    gate = multiprocessing.Barrier(tasks + 1)
     share = rows // tasks
     spans = [(number, number * share, (number + 1) * share) for number in range(tasks)]
-    crowd = [multiprocessing.Process(target=carry, args=(scene, block, s, gate)) for s in spans]
-    for one in crowd:
-        one.start()
-    gate.wait()
-    before, began = used_s(server), time.perf_counter()
-    gate.wait()
-    into.rows_per_s.append(rows / (time.perf_counter() - began))
-    into.cpu_s.append(used_s(server) - before)
-    gate.wait()
-    for one in crowd:
-        one.join()
+    each = [(scene, block, span) for span in spans]
+    used = sink_runs.at_once(carry, each, lambda: used_s(server))
+    into.rows_per_s.append(rows / used.seconds)
+    into.cpu_s.append(used.cpu_s)
     assert scene.run(f"select count(*) from {scene.table}") == [(share * tasks,)]
     scene.run(f"drop table {scene.table}")
 
 
-def fill(client: Client, rows: int) -> None:
-    """A topic of two partitions with the documents."""
-    client.create_stream("bench")
-    client.create_topic("bench", "rows", 2)
-    for first in range(0, rows, 1000):
-        messages = [Message(document(n)) for n in range(first, first + 1000)]
-        batch = build(messages, origin_timestamp_us=1)
-        client.send_batch("bench", "rows", first // 1000 % 2, batch)
-
-
 def run_job(server: Postgres, rows: int) -> None:
     """Print the rate of the batches of a job, which decodes as well."""
-    scene = Scene(server)
+    sink = {
+        "type": "Jdbc", "payload": {"format": "Json", "schema": SCHEMA},
+        "jdbc": {"url": server.url, "table": Scene(server).table,
+                 "credentialsPath": str(server.login)},
+    }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="iggykube-bench-") as name:
-        folder = Path(name)
-        with processes.start_broker(folder / "broker", shards=1) as broker:
-            login = (processes.USERNAME, processes.PASSWORD)
-            with Client.connect(broker.address, *login) as client:
-                fill(client, rows)
-            value = {
-                "name": "bench", "broker": {"address": broker.address}, "stream": "bench",
-                "topic": "rows", "checkpoint": str(folder / "checkpoint"), "once": True,
-                "sink": {
-                    "type": "Jdbc", "payload": {"format": "Json", "schema": SCHEMA},
-                    "jdbc": {"url": server.url, "table": scene.table,
-                             "credentialsPath": str(server.login)},
-                    "maxOffsetsPerTrigger": max(rows // 4, 1),
-                },
-            }  # fmt: skip
-            file, out = folder / "job.json", folder / "events"
-            file.write_text(json.dumps(value))
-            environ = {"IGGY_USERNAME": login[0], "IGGY_PASSWORD": login[1]}
-            with closing(out.open("w")) as told:
-                job = Job(job_config.load(file), environ, Reporter(told), stop=Stop(signals=False))
-                job.run()
-            for event in batches(out):
-                print(
-                    f"job, batch {event['batch']}: {event['rows'] / event['seconds']:,.0f} rows/s"
-                )
-
-
-def batches(out: Path) -> Iterator[dict[str, Any]]:
-    """Those that the job told of."""
-    events = map(json.loads, out.read_text().splitlines())
-    return (event for event in events if event["event"] == "progress")
+        for event in sink_runs.job_batches(sink, document, rows, Path(name)):
+            print(f"job, batch {event['batch']}: {event['rows'] / event['seconds']:,.0f} rows/s")
 
 
 def main() -> None:

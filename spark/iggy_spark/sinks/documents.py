@@ -14,21 +14,25 @@ that it is an object.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iggy_spark.errors import OptionError
 from iggy_spark.payload import Payload
 from iggy_spark.sinks import rows as table
+from iggy_wire.buffer import Buffer
 
 DOCUMENT: Final = "document"  # the column of JSON without a declared schema
 _POSITION = tuple(field.name for field in table.METADATA)
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_WHITE_SPACE: Final = tuple(b" \t\r\n")  # of JSON
 _RFC3339 = "%Y-%m-%dT%H:%M:%S"  # %S has as many digits as the type: six
 
 
@@ -53,18 +57,27 @@ class Documents:
         iggy_timestamp behind its own.
         """
         self._position = position
-        self._make = self._of_texts if payload.is_document else self._of_columns
+        self._are_texts = payload.is_document
         self._kind: tuple[tuple[str, ...], Any] = ((), None)
 
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
         """One document for each row, each on one line."""
-        return self._make(rows)
+        if self._are_texts:
+            return self._of_texts(rows)
+        encode = _ENCODER.encode
+        return [encode(row) for row in self._objects(rows)]
 
-    def _of_columns(self, rows: pa.RecordBatch) -> list[bytes]:
+    def lines(self, rows: pa.RecordBatch) -> Buffer:
+        """The same documents in one piece, each with a line end behind it."""
+        if not self._are_texts:
+            return _ENCODER.encode_lines(list(self._objects(rows)))
+        whole = _joined_at_once(rows) if self._position else None
+        return b"\n".join([*self._of_texts(rows), b""]) if whole is None else whole
+
+    def _objects(self, rows: pa.RecordBatch) -> Iterable[Any]:
         names = tuple(name for name in rows.schema.names if self._position or name not in _POSITION)
-        made, encode = self._struct(names), _ENCODER.encode
         columns = [plain(rows.column(name)) for name in names]
-        return [encode(made(*values)) for values in zip(*columns, strict=True)]
+        return itertools.starmap(self._struct(names), zip(*columns, strict=True))
 
     def _struct(self, names: tuple[str, ...]) -> Callable[..., Any]:
         """A class of documents with these fields: quicker to encode than a dict for each."""
@@ -107,12 +120,15 @@ def _plain(value: Any) -> Any:
 
 
 def _times(values: pa.Array) -> list[str | None]:
+    written: list[str | None] = _time_texts(values).to_pylist()
+    return written
+
+
+def _time_texts(values: pa.Array) -> pa.Array:
     # Messages of one batch often have one time: each is written once.
     found = values.view(pa.timestamp("us")).dictionary_encode()
     suffix = "" if values.type.tz is None else "Z"
-    texts = pc.strftime(found.dictionary, format=_RFC3339 + suffix)
-    written: list[str | None] = texts.take(found.indices).to_pylist()
-    return written
+    return pc.strftime(found.dictionary, format=_RFC3339 + suffix).take(found.indices)
 
 
 def _one_line(text: bytes) -> bytes:
@@ -134,6 +150,45 @@ def _joined(text: bytes, partition: int, offset: int, time: str) -> bytes:
         text = _ENCODER.encode(own)
     inner = text.strip()[1:-1].strip()
     return b"{" + inner + b"," + place if inner else b"{" + place
+
+
+def _joined_at_once(rows: pa.RecordBatch) -> Buffer | None:
+    """The lines of all documents with their places, by Arrow alone; None if a document asks for a
+    closer look: it is empty, has white space at its ends or line ends, or perhaps a name of ours.
+    """
+    texts = rows.column(DOCUMENT).cast(pa.binary())
+    ends, data = _flat(texts)
+    if not len(texts) or np.diff(ends).min() < len("{}"):
+        return None
+    whole = data[ends[0] : ends[-1]].tobytes()
+    if any(mark in whole for mark in (b"\n", b"\r", b'"iggy_')):
+        return None
+    first, second = data[ends[:-1]], data[ends[:-1] + 1]
+    before_last, last = data[ends[1:] - 2], data[ends[1:] - 1]
+    if (first != ord("{")).any() or (second != ord('"')).any() or (last != ord("}")).any():
+        return None
+    if np.isin(before_last, _WHITE_SPACE).any():
+        return None
+    partitions, offsets, times = (rows.column(name) for name in _POSITION)
+    lines = pc.binary_join_element_wise(
+        pc.binary_slice(texts, 0, -1),
+        b',"iggy_partition_id":', _bytes(partitions), b',"iggy_offset":', _bytes(offsets),
+        b',"iggy_timestamp":"', _bytes(_time_texts(times)), b'"}\n',
+        b"",
+    )  # fmt: skip
+    ends, data = _flat(lines)
+    return memoryview(data)[ends[0] : ends[-1]]
+
+
+def _flat(texts: pa.Array) -> tuple[Any, Any]:
+    """Where the bytes of each begin and end, and all of them."""
+    _, ends, data = texts.buffers()
+    all_ends = np.frombuffer(ends, np.int32)[texts.offset :][: len(texts) + 1]
+    return all_ends, np.frombuffer(data if data is not None else b"", np.uint8)
+
+
+def _bytes(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string()).cast(pa.binary())
 
 
 def field_values(payload: Payload, name: str) -> Callable[[pa.RecordBatch], Sequence[Any]]:

@@ -128,7 +128,7 @@ class _Json:
 
     def write(self, rows: pa.Table) -> None:
         for part in rows.to_batches():
-            self._file.write(b"\n".join([*self._documents.of(part), b""]))
+            self._file.write(self._documents.lines(part))
 
     def close(self) -> None:
         self._file.close()
