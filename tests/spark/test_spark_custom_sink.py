@@ -201,6 +201,7 @@ def test_settings_that_do_not_go_with_a_program_are_refused(topic: Topic, tmp_pa
             {"errors": {"tolerance": "Data", "deadLetter": {"topic": "dead"}}},
             "sink.errors.tolerance: a program",
         ),
+        ({"errors": {"retry": {"timeout": "1m"}}}, "sink.errors.retry: a program"),
     ]
     for more, words in cases:
         custom.value["sink"] = {**sink, **more}

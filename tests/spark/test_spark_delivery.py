@@ -49,6 +49,17 @@ def test_values_that_a_repetition_changes_are_not_exactly_once(kind: str) -> Non
         build(transforms=computed(kind), delivery="ExactlyOnce")
 
 
+def test_whoever_says_so_may_have_them_all_the_same() -> None:
+    (item,) = computed("date_time")
+    allowed = {"add_fields": {**item["add_fields"], "allowUnrepeatable": True}}
+
+    assert build(transforms=[allowed], delivery="ExactlyOnce").exactly_once
+    with pytest.raises(OptionError, match=r"transforms\[1\].*allowUnrepeatable: true"):
+        build(transforms=[allowed, item], delivery="ExactlyOnce")
+    with pytest.raises(OptionError, match=r"allowUnrepeatable: true or false is expected"):
+        build(transforms=[{"add_fields": {**item["add_fields"], "allowUnrepeatable": "yes"}}])
+
+
 @pytest.mark.parametrize("kind", ["uuid_v5", "offset", "broker_timestamp_millis"])
 def test_values_of_the_message_are_exactly_once(kind: str) -> None:
     assert build(transforms=computed(kind), delivery="ExactlyOnce").exactly_once

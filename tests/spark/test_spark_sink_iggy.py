@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 from broker_process import BrokerProcess
 from dead_letter_topics import messages_in
 from iggy_spark import connections, job_config, options
-from iggy_spark.errors import BrokerRefused, OptionError, SinkError
+from iggy_spark.errors import BrokerRefused, BrokerUnavailable, OptionError, SinkError
 from iggy_spark.messages import read_headers
 from iggy_spark.sinks.iggy import IggySink
 from iggy_wire.batch import Message
@@ -37,8 +38,9 @@ class Copy:
 
     topic: Topic
 
-    def sink(self, **more: Any) -> IggySink:
-        reach = options.parse(self.topic.options(retryTimeoutMs="5s"), mode="stream")
+    def sink(self, *, retry: str = "5s", address: str = "", **more: Any) -> IggySink:
+        given = self.topic.options(retryTimeoutMs="10m", servers=address or self.topic.address)
+        reach = options.parse(given, mode="stream")
         block = {"stream": self.topic.stream, "topic": "copy", **more}
         value = {
             "name": "shop/copy",
@@ -49,6 +51,7 @@ class Copy:
                 "type": "Iggy",
                 "iggy": block,
                 "payload": {"format": "Json", "schema": SCHEMA},
+                "errors": {"retry": {"timeout": retry}},
             },
             "checkpoint": "/nowhere",
         }
@@ -101,6 +104,15 @@ def test_a_copy_goes_to_the_partition_of_the_same_number(copy: Copy) -> None:
 def test_a_sink_does_not_read_what_it_writes(topic: Topic) -> None:
     with pytest.raises(OptionError, match=r"iggy\.topic: .* is the topic that the sink reads"):
         Copy(topic).sink(topic=topic.name)
+
+
+def test_a_broker_that_is_away_is_tried_for_the_time_that_the_sink_says(copy: Copy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    sink, span = copy.sink(retry="300ms", address=f"127.0.0.1:{port}"), wanted(0, 4)
+
+    with pytest.raises(BrokerUnavailable):  # and not after the reader's ten minutes
+        sink.write_task(span, portions(span), PlayedTask())
 
 
 def test_a_missing_target_is_named(topic: Topic) -> None:

@@ -20,6 +20,7 @@ from pyspark import cloudpickle
 from iggy_spark import blocks, errors
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.job_config import JobConfig
+from iggy_spark.job_parts import RetryTimes
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.sinks.base import Portion, Spans, Task, Written
 
@@ -58,6 +59,11 @@ class CustomSink:
             raise OptionError(
                 "sink.errors.tolerance: a program of type Custom decides itself what a bad message "
                 "is: leave it out"
+            )
+        if config.sink.errors.retry != RetryTimes():
+            raise OptionError(
+                "sink.errors.retry: a program of type Custom is not called again within a batch: "
+                "leave it out, and try again in the program"
             )
 
     def check(self) -> None:

@@ -7,6 +7,7 @@ of the sink and the message's place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from iggy_spark.dead_letters import letter_id
 from iggy_spark.encode import Outgoing
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.job_config import JobConfig
+from iggy_spark.login import Login
 from iggy_spark.messages import Messages, header_keys
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.sending import Sender
@@ -26,6 +28,15 @@ from iggy_wire.kernel_types import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 from iggy_wire.options import Option, Value, ValueKind, options_bytes
 
 PREFIX: Final = "iggy.origin."
+
+
+@dataclass(frozen=True, slots=True)
+class _Patient:
+    """The same way to the broker, tried for another time. See `connections.Reach`."""
+
+    servers: tuple[str, ...]
+    login: Login
+    retry_timeout_ms: int
 
 
 class IggySink:
@@ -47,6 +58,7 @@ class IggySink:
             )
         payload = config.payload
         self._block, self._name, self._reach = block, config.name, reach
+        self._patience_ms = round(config.retry_policy.timeout_s * 1000)
         self._column = {"raw": "payload", "text": "value"}.get(payload.format)
         self._documents = Documents(payload, position=False) if self._column is None else None
 
@@ -58,9 +70,12 @@ class IggySink:
         """
         self._sender().partitions_count(self._block.stream, self._block.topic)
 
-    def _sender(self) -> Sender:
-        assert self._reach is not None, "only the job has a way to the broker"
-        return Sender(self._reach)
+    def _sender(self, patience_ms: int | None = None) -> Sender:
+        reach = self._reach
+        assert reach is not None, "only the job has a way to the broker"
+        if patience_ms is None:
+            return Sender(reach)
+        return Sender(_Patient(reach.servers, reach.login, patience_ms))
 
     def prepare(self, incarnation: str) -> Mapping[int, Spans]:
         """A topic does not tell which messages of ours it has."""
@@ -72,8 +87,9 @@ class IggySink:
         Raises:
             SinkError: the target has no partition of that number, with partitioning Same.
             BrokerRefused: no permission to send there.
+            BrokerUnavailable: the broker is away for longer than `errors.retry` allows.
         """
-        sender = self._sender()
+        sender = self._sender(self._patience_ms)
         rows = size_bytes = 0
         partition = self._partition(sender, wanted.partition)
         for portion in portions:

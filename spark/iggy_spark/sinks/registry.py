@@ -46,7 +46,8 @@ def _check_exactly_once(config: JobConfig, sink: Sink) -> None:
     if changing := unrepeatable(config.payload):
         raise OptionError(
             f"{changing[0]}: its value is another one when a batch is repeated, which ExactlyOnce "
-            "must not show: use uuid_v5 or a time of the message, or delivery AtLeastOnce"
+            "must not show: use uuid_v5 or a time of the message, or delivery AtLeastOnce, or say "
+            "allowUnrepeatable: true beside fields if readers of the target do not mind"
         )
 
 

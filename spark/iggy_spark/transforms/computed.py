@@ -82,6 +82,10 @@ _CHANGING: dict[str, Compute] = {
     "uuid_v7": _uuid_v7,
 }
 NOT_REPEATABLE = frozenset(_CHANGING)
+ALLOW_UNREPEATABLE = "allowUnrepeatable"
+"""The argument by which somebody says that these may differ, where a target tells repeated messages
+by something else.
+"""
 _COMPUTED = {**_REPEATABLE, **_CHANGING}
 
 

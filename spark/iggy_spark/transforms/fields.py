@@ -8,7 +8,7 @@ from typing import Any
 from iggy_spark.errors import OptionError
 from iggy_spark.transforms.arguments import Arguments
 from iggy_spark.transforms.base import MISSING, At, Document, Step, TransformError
-from iggy_spark.transforms.computed import parse_value
+from iggy_spark.transforms.computed import ALLOW_UNREPEATABLE, parse_value
 from iggy_spark.transforms.conditions import Test, condition, key_pattern, value_pattern
 from iggy_spark.transforms.paths import Path, find, parse_path, put, shown
 
@@ -19,9 +19,16 @@ _WHEN: dict[str, Callable[[Any], bool]] = {
 }
 
 
+def _arguments(value: object, place: str) -> Arguments:
+    """Of a transform that computes."""
+    given = Arguments(value, place, ("fields", ALLOW_UNREPEATABLE))
+    given.flag(ALLOW_UNREPEATABLE, False)
+    return given
+
+
 def add_fields(value: object, place: str) -> Step:
     """Set fields to fixed or computed values; see `computed`."""
-    given = Arguments(value, place, ("fields",))
+    given = _arguments(value, place)
     changes = [
         (part.path("key"), parse_value(part, "value"))
         for part in given.parts("fields", ("key", "value"))
@@ -37,7 +44,7 @@ def add_fields(value: object, place: str) -> Step:
 
 def update_fields(value: object, place: str) -> Step:
     """Set fields, if they are there, if they are not, or always."""
-    given = Arguments(value, place, ("fields",))
+    given = _arguments(value, place)
     changes = [
         (
             part.path("key"),

@@ -14,7 +14,7 @@ from iggy_spark.formats.files import Files
 from iggy_spark.transforms import casts, converts, fields, masks, shapes
 from iggy_spark.transforms.arguments import as_object, nearest, shown
 from iggy_spark.transforms.base import Step
-from iggy_spark.transforms.computed import NOT_REPEATABLE
+from iggy_spark.transforms.computed import ALLOW_UNREPEATABLE, NOT_REPEATABLE
 
 TRANSFORMS_MAX = 32
 
@@ -143,14 +143,16 @@ def _step(transform: Transform, files: Files) -> Step:
 
 
 def unrepeatable(transforms: Iterable[Transform]) -> tuple[str, ...]:
-    """The places whose values differ when a message is read again, such as uuid_v4 and date_time.
+    """The places whose values differ when a message is read again, such as uuid_v4 and date_time,
+    but for those that are allowed to.
 
     A target that tells repeated messages by their content must not get them.
     """
+    computing = [one for one in transforms if one.kind in ("add_fields", "update_fields")]
     return tuple(
         f"{one.place}.fields[{number}]: {kind}"
-        for one in transforms
-        if one.kind in ("add_fields", "update_fields")
-        for number, field in enumerate(msgspec.json.decode(one.arguments)["fields"])
+        for one in computing
+        if not (given := msgspec.json.decode(one.arguments)).get(ALLOW_UNREPEATABLE)
+        for number, field in enumerate(given["fields"])
         if (kind := field["value"].get("computed")) in NOT_REPEATABLE
     )

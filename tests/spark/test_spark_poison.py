@@ -1,0 +1,94 @@
+"""A batch that Spark has not committed comes again: what a copy and a console make of it, and what
+of the sinks' promises a console keeps. The other types have such tests in modules of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dead_letter_topics import messages_in
+from iggy_spark.sinks.console import ConsoleSink
+from sink_contract import Row, SinkContract, Target
+from sink_jobs import Setup, documents
+
+if TYPE_CHECKING:
+    from conftest import Topic
+
+
+@dataclass
+class Shown:
+    """The lines of a console."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def sink(self) -> ConsoleSink:
+        return ConsoleSink(self.lines.append)
+
+    def rows(self) -> list[Row]:
+        found = [json.loads(line) for line in self.lines]
+        return sorted((one["iggy_partition_id"], one["iggy_offset"]) for one in found)
+
+    def refusing(self) -> None:
+        return None
+
+    def away(self) -> None:
+        return None
+
+
+class TestConsole(SinkContract):
+    @pytest.fixture
+    def target(self) -> Target:
+        return Shown()
+
+
+def poison(setup: Setup) -> None:
+    """Remove the newest file of Spark's commit log."""
+    (commits,) = setup.checkpoint.glob("*/spark/commits")
+    newest = max(int(file.name) for file in commits.glob("[0-9]*"))
+    (commits / f"{newest}").unlink()
+    (commits / f".{newest}.crc").unlink(missing_ok=True)
+
+
+def test_a_console_shows_the_same_rows_again(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    setup = Setup(topic, tmp_path, type="Console", files=None, maxOffsetsPerTrigger=6)
+    topic.send(0, documents(0, 10))
+
+    first = shown(setup.run(spark))
+    poison(setup)
+    again = shown(setup.run(spark))
+
+    assert [row["number"] for row in first] == list(range(10))
+    assert again == first[6:]
+    assert topic.stored("lake", 0) == 9
+
+
+def shown(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event["row"] for event in events if event["event"] == "row"]
+
+
+def test_a_copy_repeats_messages_with_the_same_ids_and_loses_none(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    topic.client.create_topic(topic.stream, "copy", 2)
+    setup = Setup(topic, tmp_path, type="Iggy", files=None, maxOffsetsPerTrigger=6)
+    setup.value["sink"] |= {"iggy": {"stream": topic.stream, "topic": "copy"}}
+    topic.send(0, documents(0, 10))
+
+    setup.run(spark)
+    poison(setup)
+    setup.run(spark)
+
+    found = messages_in(topic.client, topic.stream, "copy")
+    ids = [message.id for message in found]
+    assert len(set(ids[:10])) == 10
+    assert ids[10:] == ids[6:10]
+    assert [message.payload for message in found[10:]] == [m.payload for m in found[6:10]]
+    assert topic.stored("lake", 0) == 9
