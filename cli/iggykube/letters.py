@@ -14,19 +14,22 @@ from iggy_wire.errors import WireError
 from iggykube import headers
 from iggykube.connection import BrokerProblem
 from iggykube.local.redrives import Redrive
-from iggykube.option_types import Position
+from iggykube.option_types import Position, microseconds, parse_moment
 from iggykube.reader import POLL_MESSAGES_MAX, Reader
 
 GROUPS_MAX: Final = 1000
 """Letters of further kinds are counted together, as those of no sink."""
 _PREFIX: Final = "iggy.dlq."
 _REST: Final = ("", "", "", 0)
+_TIME_US_MAX: Final = 1 << 63
 
 Kind = tuple[str, str, str, int]
 
 
 class LetterGroup(msgspec.Struct, frozen=True):
-    """Letters of one kind; `first` and `last` are when the broker took them, in microseconds."""
+    """Letters of one kind; `first` and `last` are when the broker took their messages, in
+    microseconds.
+    """
 
     sink: str
     stage: str
@@ -50,19 +53,24 @@ class Tally:
     def __init__(self, sink: str, redrive: Redrive) -> None:
         """`redrive` is the request of `sink`."""
         self._sink, self._redrive = sink, redrive
-        self._groups: dict[Kind, LetterGroup] = {}
+        moments = (redrive.since, redrive.until)
+        since, until = (
+            None if text is None else microseconds(parse_moment(text)) for text in moments
+        )
+        self._times = range(since or 0, _TIME_US_MAX if until is None else until)
+        self._groups: dict[tuple[Kind, bool], LetterGroup] = {}
 
     def add(self, message: Message) -> None:
         """Count one letter. What is none, and lies there all the same, counts as of no sink."""
-        kind = _kind(message)
-        if kind not in self._groups and len(self._groups) >= GROUPS_MAX:
-            kind = _REST
-        time_us = message.timestamp_us
-        found = self._groups.get(kind)
+        kind, time_us = _kind(message)
+        key = kind, self._is_chosen(kind, time_us)
+        if key not in self._groups and len(self._groups) >= GROUPS_MAX:
+            key = _REST, False
+        found = self._groups.get(key)
         if found is None:
-            self._groups[kind] = LetterGroup(*kind, 1, time_us, time_us, self._is_chosen(kind))
+            self._groups[key] = LetterGroup(*key[0], 1, time_us, time_us, key[1])
             return
-        self._groups[kind] = structs.replace(
+        self._groups[key] = structs.replace(
             found,
             letters=found.letters + 1,
             first_us=min(found.first_us, time_us),
@@ -71,13 +79,14 @@ class Tally:
 
     def groups(self) -> list[LetterGroup]:
         """In the order of their kinds."""
-        return [self._groups[kind] for kind in sorted(self._groups)]
+        return [self._groups[key] for key in sorted(self._groups)]
 
-    def _is_chosen(self, kind: Kind) -> bool:
+    def _is_chosen(self, kind: Kind, time_us: int) -> bool:
         sink, stage, error_class, _ = kind
         wish = self._redrive
         return (
             sink == self._sink
+            and time_us in self._times
             and (not wish.error_classes or error_class in wish.error_classes)
             and (not wish.stages or stage in wish.stages)
         )
@@ -130,16 +139,19 @@ def _redriven(client: Client, stream: str, topic: str, job: Mapping[str, Any]) -
     return {} if found is None else found.positions
 
 
-def _kind(message: Message) -> Kind:
+def _kind(message: Message) -> tuple[Kind, int]:
+    """And the time of the message that the letter is about; else its own."""
     try:
         found = headers.decode(message.headers)
     except WireError:
-        return _REST
+        return _REST, message.timestamp_us
     sink, stage, error_class = (
         str(found.get(_PREFIX + name, "")) for name in ("sink", "stage", "error_class")
     )
     attempt = found.get(f"{_PREFIX}attempt")
-    return sink, stage, error_class, attempt if isinstance(attempt, int) else 0
+    kind = sink, stage, error_class, attempt if isinstance(attempt, int) else 0
+    time_us = found.get(f"{_PREFIX}timestamp")
+    return kind, time_us if isinstance(time_us, int) else message.timestamp_us
 
 
 def _text(time_us: int) -> str:

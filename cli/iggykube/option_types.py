@@ -155,17 +155,24 @@ def parse_position(text: str) -> Position:
             raise ValueError(f"must be at most {OFFSET_MAX} as an offset")
         return Position("offset", int(text))
     try:
-        moment = datetime.fromisoformat(text)
+        moment = parse_moment(text)
     except ValueError:
         expected = "first, last, next, an offset, or a time such as 2026-03-29T01:00:00Z"
         raise ValueError(f"must be {expected}") from None
-    return Position("timestamp", _microseconds(moment))
+    return Position("timestamp", microseconds(moment))
 
 
-def _microseconds(moment: datetime) -> int:
+def parse_moment(text: str) -> datetime:
+    """A point in time. One without a zone is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a time such as 2026-03-29T01:00:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def microseconds(moment: datetime) -> int:
     """Since 1970, exactly: a float has too few digits for it."""
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     total = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     if total < 0:
@@ -178,5 +185,6 @@ KEY: Final = Parsed("text", parse_key)
 SERVERS: Final = Parsed("host:port", parse_servers)
 HEADER: Final = Parsed("name=value", parse_header)
 POSITION: Final = Parsed("position", parse_position)
+MOMENT: Final = Parsed("time", parse_moment)
 PARTITION: Final = click.IntRange(0, PARTITION_MAX)
 COUNT: Final = click.IntRange(1, COUNT_MAX)

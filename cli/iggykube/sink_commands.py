@@ -1,6 +1,7 @@
 """`iggykube sink`: what the sinks of the local instance do."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from iggykube.errors import LocalError
 from iggykube.letters import LetterGroup, counted, waiting
 from iggykube.local import Folders, SinkRow, Snapshot
 from iggykube.local.redrives import Redrive, new_request
+from iggykube.option_types import MOMENT
 from iggykube.options import data_option, output_option
 from iggykube.redrive import Request, job_of
 from iggykube.running import local_instance, read_snapshot
@@ -87,6 +89,14 @@ def status(name: str | None, data: Path, output: str) -> None:
     type=click.Choice(STAGES),
     help="Only letters of this stage. Repeatable. Without: all.",
 )
+@click.option(
+    "--from",
+    "since",
+    type=MOMENT,
+    metavar="TIME",
+    help="Only letters whose messages came at this time or later, such as 2026-03-29T01:00:00Z.",
+)
+@click.option("--to", "until", type=MOMENT, metavar="TIME", help="And before this time.")
 @click.option("--dry-run", is_flag=True, help="Count what is there, and change nothing.")
 @click.option(
     "--wait/--no-wait", default=True, show_default=True, help="Wait until it is carried out."
@@ -98,6 +108,8 @@ def redrive(  # noqa: PLR0913 -- one argument per option
     *,
     error_classes: tuple[str, ...],
     stages: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
     dry_run: bool,
     wait: bool,
     data: Path,
@@ -113,7 +125,10 @@ def redrive(  # noqa: PLR0913 -- one argument per option
     places = list(_places(snapshot))
     (place,) = [place for place in places if place.sink.name == name] or _unknown(name, places)
     job = job_of(place.sink)
-    chosen = Redrive(new_request(), tuple(error_classes), tuple(stages))
+    if since is not None and until is not None and since >= until:
+        raise click.BadParameter("must be before --to", param_hint="'--from'")
+    times = (None if moment is None else moment.isoformat() for moment in (since, until))
+    chosen = Redrive(new_request(), tuple(error_classes), tuple(stages), *times)
     if dry_run:
         _show_letters(_letters(data, job, chosen), output)
         return

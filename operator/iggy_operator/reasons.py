@@ -196,6 +196,13 @@ class Reason(StrEnum):
         "The job ended; it is started again, unless its exit code asks for a person (2 and 4)",
         "See `status.application.error` and the driver's log; a changed sink starts anew",
     )
+    TOO_MANY_BAD_RECORDS = (
+        "TooManyBadRecords",
+        "More messages of a batch are bad than `errors.deadLetter` allows, so the job has stopped "
+        "before it set them aside",
+        "Correct payload, transforms or target, or raise `maxPerBatch` and `maxRatio`; a changed "
+        "sink starts anew",
+    )
     RETRIES_EXHAUSTED = (
         "RetriesExhausted",
         "The job failed `restart.maxRetries` times in a row",

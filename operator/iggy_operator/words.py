@@ -64,6 +64,8 @@ EVENTS: Final = (
     Word("PasswordChanged", ("IggyUser", "IggyBroker"), "The user, or root, has a new password"),
     Word("ApplicationGone", ("IggySink",), "Somebody removed the Spark application; it is made "
          "anew"),
+    Word("DeadLetters", ("IggySink",), "Messages were set aside in the topic of its dead letters: "
+         "once an hour"),
     Word("SecondReader", ("IggySink",), "Another program reads in the sink's consumer group, so "
          "its progress is not what it says"),
 )  # fmt: skip
@@ -79,7 +81,8 @@ ANNOTATIONS: Final = (
     Word("restart-at", ("IggyBroker", "IggySink"), "A time, or any text: one restart for each new "
          "value, which takes over everything that waits"),
     Word("redrive", ("IggySink",), "A time, or any text: for each new value the job is restarted "
-         "and writes its dead letters again; leave it, since a removal restarts the job, too"),
+         "and writes its dead letters again; choices may follow, as those of `iggykube sink "
+         "redrive`. Leave it, since a removal restarts the job, too"),
     Word("rotate-password-at", ("IggyUser", "IggyBroker"), "A time such as "
          "`2026-05-01T12:00:00Z`: a new generated password once that time has come"),
     Word("acknowledge-recreation", ("IggyTopic",), "The incarnation that the message of "

@@ -174,6 +174,10 @@ class Redrive(Part, frozen=True):
     error_classes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=REDRIVE_WORDS_MAX)] = ()
     """Only letters of these classes; none named: of all."""
     stages: Annotated[tuple[Name, ...], msgspec.Meta(max_length=REDRIVE_WORDS_MAX)] = ()
+    since: Text | None = msgspec.field(name="from", default=None)
+    """Only letters of messages that the broker took at this time or later, ISO 8601 with a zone."""
+    until: Text | None = msgspec.field(name="to", default=None)
+    """And before this time."""
 
 
 class Custom(Part, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from types import MappingProxyType
 from typing import Final
 
@@ -33,6 +34,7 @@ HELD_MAX: Final = 10_000  # letters of a task that wait for the others; then the
 
 
 NO_ATTEMPTS: Final[Mapping[bytes, int]] = MappingProxyType({})
+NO_JOB: Final[Mapping[str, Value]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,13 @@ class Letter:
 class DeadLetters:
     """Collects letters and sends them to a topic."""
 
-    def __init__(self, reach: Reach, *, stream: str, topic: str, sink: str) -> None:
-        """`sink` is the sink's name. Connects when the first letters are sent."""
-        self._sender = Sender(reach)
+    def __init__(
+        self, reach: Reach, *, stream: str, topic: str, sink: str, job: Mapping[str, Value] = NO_JOB
+    ) -> None:
+        """`sink` is the sink's name, `job` what else letters tell of who sets messages aside.
+        Connects when the first letters are sent.
+        """
+        self._sender, self._job = Sender(reach), job
         self._stream, self._topic = stream, topic
         self._held: list[Letter] = []
         self.sink = sink
@@ -57,12 +63,21 @@ class DeadLetters:
         """How often a letter, by its id, was tried before. Filled by who redrives them."""
 
     @classmethod
-    def of(cls, config: JobConfig, reach: Reach) -> DeadLetters | None:
-        """Where bad messages of a job go; None if its settings name no place."""
+    def of(cls, config: JobConfig, reach: Reach, *, batch: int | None = None) -> DeadLetters | None:
+        """Where bad messages of a job go; None if its settings name no place. `batch` is the one
+        whose messages they are.
+        """
         block = config.sink.errors.dead_letter
         if block is None:
             return None
-        return cls(reach, stream=block.stream or config.stream, topic=block.topic, sink=config.name)
+        known = {"sink_uid": config.uid, "batch": batch, "job_version": version("iggykube")}
+        return cls(
+            reach,
+            stream=block.stream or config.stream,
+            topic=block.topic,
+            sink=config.name,
+            job={name: value for name, value in known.items() if value is not None},
+        )
 
     def make_topic(self) -> None:
         """Make the topic if it is missing.
@@ -75,7 +90,8 @@ class DeadLetters:
 
     def add(self, messages: Messages, refusals: Sequence[Refusal]) -> None:
         """Take letters of some messages; they are sent later, or now if there are many."""
-        self.take(letters(messages, refusals, sink=self.sink, attempts=self.attempts))
+        found = letters(messages, refusals, sink=self.sink, attempts=self.attempts, job=self._job)
+        self.take(found)
 
     def take(self, ready: Iterable[Letter]) -> None:
         """Take letters as they are."""
@@ -107,8 +123,9 @@ def letters(
     *,
     sink: str,
     attempts: Mapping[bytes, int] = NO_ATTEMPTS,
+    job: Mapping[str, Value] = NO_JOB,
 ) -> Iterator[Letter]:
-    """The letters of refused messages; `attempts` as those of `DeadLetters`."""
+    """The letters of refused messages; `attempts` and `job` as those of `DeadLetters`."""
     if not refusals:
         return
     row_of = {offset: row for row, offset in enumerate(messages.offsets)}
@@ -116,10 +133,8 @@ def letters(
     payloads = arrow.payloads(messages.columns).take(pa.array(rows, pa.int64())).to_pylist()
     for row, bad, payload in zip(rows, refusals, payloads, strict=True):
         name = letter_id(sink, messages, bad.offset)
-        context = _context(messages, row, bad) | {
-            "sink": sink,
-            "attempt": attempts.get(name, 0) + 1,
-        }
+        attempt = attempts.get(name, 0) + 1
+        context = {**_context(messages, row, bad), "sink": sink, **job, "attempt": attempt}
         yield Letter(payload, name, _headers(messages.raw_headers(row), context))
 
 

@@ -16,6 +16,7 @@ EXIT_CONFIGURATION = 2  # starting again cannot help
 EXIT_FENCED = 3  # another driver holds the checkpoint or the consumer group
 EXIT_DATA_LOSS = 4  # a person must decide
 EXIT_STOPPED = 5  # asked to stop before all was written that was to be; start me again
+EXIT_BAD_RECORDS = 6  # more messages are bad than is allowed; a person must decide
 
 
 class IggySparkError(Exception):
@@ -65,7 +66,7 @@ class BadPayload(IggySparkError):
 class TooManyBadRecords(IggySparkError):
     """More messages are bad than `errors.deadLetter` allows."""
 
-    exit_code = EXIT_DATA_LOSS
+    exit_code = EXIT_BAD_RECORDS
 
 
 class BadRow(IggySparkError):

@@ -19,6 +19,9 @@ from iggy_spark import payload as declared
 from iggy_spark.blocks import Name, Part, Redrive
 from iggy_spark.errors import OptionError
 from iggy_spark.job_parts import JobFile, Retried, Spec, check_place
+from iggy_spark.option_values import instant_us
+
+TIME_US_MAX = 1 << 63  # after all times of messages
 
 # Type → its field. A type without a block has none to fill in.
 BLOCKS = {
@@ -92,6 +95,10 @@ class JobConfig(JobFile, frozen=True, kw_only=True):
     what = "sink"
 
     sink: SinkSpec
+    uid: Name | None = None
+    """What tells the sink from an earlier one of its name, where somebody knows; dead letters have
+    it.
+    """
     redrive: Redrive | None = None
     """Dead letters that are to be written again before the job goes on."""
 
@@ -150,6 +157,17 @@ def _check(config: JobConfig) -> None:
     _check_behaviour(config)
 
 
+def redrive_times(request: Redrive) -> range:
+    """When the broker took the messages of the letters that are wanted, microseconds since 1970.
+
+    Raises:
+        OptionError: a time is none.
+    """
+    since = None if request.since is None else instant_us("redrive.from", request.since)
+    until = None if request.until is None else instant_us("redrive.to", request.until)
+    return range(0 if since is None else since, TIME_US_MAX if until is None else until)
+
+
 def _check_files(files: blocks.Files) -> None:
     check_place("sink.files.path", files.path, store=("sink.files.s3", files.s3))
 
@@ -163,6 +181,8 @@ def _check_behaviour(config: JobConfig) -> None:
         )
     if config.redrive is not None and errors.dead_letter is None:
         raise OptionError("redrive: goes with sink.errors.deadLetter: where are the letters?")
+    if config.redrive is not None and not redrive_times(config.redrive):
+        raise OptionError("redrive.from: must be before redrive.to")
     if errors.dead_letter is not None and errors.tolerance != "Data":
         raise OptionError("sink.errors.deadLetter: goes with tolerance: Data")
     for item in config.payload.fields:

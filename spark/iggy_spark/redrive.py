@@ -9,7 +9,7 @@ next redrive finds it there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
@@ -18,12 +18,15 @@ from iggy_spark.batches import messages
 from iggy_spark.blocks import Redrive
 from iggy_spark.dead_letters import PREFIX, DeadLetters, Letter
 from iggy_spark.fetch import RangeFetch
+from iggy_spark.job_config import redrive_times
 from iggy_spark.messages import ID_BYTES, Messages, header_keys
 from iggy_spark.options import ReadOptions
 from iggy_spark.sinks import rows
 from iggy_spark.sinks.base import Portion
 from iggy_wire.kernel import Columns
 from iggy_wire.options import Value
+
+_Choice = Callable[[Mapping[str, Value]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +52,22 @@ def portions(
 def _messages(
     options: ReadOptions, fetch: RangeFetch, request: Redrive, letters: DeadLetters
 ) -> Iterator[Messages]:
+    is_chosen = _choice(request)
     for columns in fetch:
-        chosen = list(_chosen(messages(options, fetch.wanted, columns), request, letters))
+        chosen = list(_chosen(messages(options, fetch.wanted, columns), is_chosen, letters))
         for place, group in groupby(chosen, key=lambda found: found.place):
             stream, topic, incarnation, partition = place
             yield Messages(_columns(list(group)), stream, topic, incarnation, partition)
 
 
-def _chosen(known: Messages, request: Redrive, letters: DeadLetters) -> Iterator[_Found]:
+def _chosen(known: Messages, is_chosen: _Choice, letters: DeadLetters) -> Iterator[_Found]:
     payloads = arrow.payloads(known.columns)
     for row, headers in enumerate(known.headers):
         if headers.get(f"{PREFIX}sink") != letters.sink:
             continue  # another sink's: it stays where it is
         payload: bytes = payloads[row].as_py()
         name = bytes.fromhex(known.ids[row])
-        if _is_chosen(headers, request):
+        if is_chosen(headers):
             attempt = headers.get(f"{PREFIX}attempt")
             letters.attempts[name] = attempt if isinstance(attempt, int) else 1
             yield _found(headers, payload, _own(known.raw_headers(row)))
@@ -71,9 +75,17 @@ def _chosen(known: Messages, request: Redrive, letters: DeadLetters) -> Iterator
             letters.take([Letter(payload, name, known.raw_headers(row))])
 
 
-def _is_chosen(headers: Mapping[str, Value], request: Redrive) -> bool:
+def _choice(request: Redrive) -> _Choice:
     wanted = {"error_class": request.error_classes, "stage": request.stages}
-    return all(not words or headers.get(PREFIX + name) in words for name, words in wanted.items())
+    times = redrive_times(request)
+
+    def is_chosen(headers: Mapping[str, Value]) -> bool:
+        # Of the message: a letter that is put back gets another time of its own.
+        return headers.get(f"{PREFIX}timestamp") in times and all(
+            not words or headers.get(PREFIX + name) in words for name, words in wanted.items()
+        )
+
+    return is_chosen
 
 
 def _found(headers: Mapping[str, Value], payload: bytes, own: bytes) -> _Found:

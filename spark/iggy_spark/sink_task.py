@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from iggy_spark import driver_mark, no_pandas, readers, redrive
@@ -32,6 +34,7 @@ from iggy_spark.sinks.rows import portions
 
 no_pandas.settle()
 
+BATCH_PROPERTY: Final = "streaming.sql.batchId"  # Spark 4.3
 RESULT_SCHEMA = pa.schema([pa.field("result", pa.string())])
 
 
@@ -58,7 +61,7 @@ class SinkReader(readers.IggyStreamReader):
         retry = Retry(config.retry_policy, away=Notice(Path(self._away)))
         sink = registry.build(config, show=lambda line: None, retry=retry, reach=options)
         with driver_mark.of(config).writing(self._mark) as confirm:
-            letters = DeadLetters.of(config, options)
+            letters = DeadLetters.of(config, options, batch=_batch())
             found = portions
             # Of letters any number may be bad: they have been so before.
             limits = bad_limits(config)
@@ -77,6 +80,15 @@ class SinkReader(readers.IggyStreamReader):
             ).to_json()
         )
         yield pa.RecordBatch.from_arrays([pa.array([line])], schema=RESULT_SCHEMA)
+
+
+def _batch() -> int | None:
+    """Number of the batch that a task belongs to, as Spark's MicroBatchExecution tells its tasks;
+    None outside of Spark.
+    """
+    context = TaskContext.get()
+    told = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
+    return None if told is None else int(told)
 
 
 class TaskWork:

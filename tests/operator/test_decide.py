@@ -12,7 +12,7 @@ from iggy_operator.decide.actions import (
     RemovePartitions,
     UpdateTopic,
 )
-from iggy_operator.decide.sinks import EXIT_STOPPED, after_exit
+from iggy_operator.decide.sinks import EXIT_BAD_RECORDS, EXIT_STOPPED, after_exit
 from iggy_operator.decide.streams import ObservedStream, decide_stream
 from iggy_operator.decide.topics import ObservedTopic, decide_topic
 from iggy_operator.documents import Document
@@ -244,6 +244,7 @@ def test_a_long_run_starts_the_count_anew() -> None:
         ({}, 0, True),
         ({}, 2, False),
         ({}, 4, False),
+        ({}, 6, False),
         ({"trigger": {"mode": "AvailableNow"}}, 0, False),
         ({"trigger": {"mode": "AvailableNow"}}, 1, True),
         ({"restart": {"policy": "OnFailure"}}, 0, False),
@@ -255,6 +256,12 @@ def test_how_a_job_ended_decides(fields: dict[str, object], exit_code: int, rest
     after = after_exit(a_sink(**fields), exit_code, retries=0, ran_s=1.0, error="x")
 
     assert (after.pause_s is not None) == restarts
+
+
+def test_too_many_bad_messages_have_a_reason_of_their_own() -> None:
+    after = after_exit(a_sink(), EXIT_BAD_RECORDS, retries=0, ran_s=1.0, error="30 of 130")
+
+    assert (after.reason, after.message) == (Reason.TOO_MANY_BAD_RECORDS, "30 of 130")
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])

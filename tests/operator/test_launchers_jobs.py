@@ -20,7 +20,12 @@ from iggy_operator.launchers.choice import Launcher
 from iggy_operator.launchers.job import application_name, claim_name, job_file, mebibytes
 from iggy_operator.launchers.spark_conf import memory_mib
 from iggy_spark import job_config, s3
-from iggy_spark.errors import EXIT_CONFIGURATION, EXIT_DATA_LOSS, EXIT_STOPPED
+from iggy_spark.errors import (
+    EXIT_BAD_RECORDS,
+    EXIT_CONFIGURATION,
+    EXIT_DATA_LOSS,
+    EXIT_STOPPED,
+)
 from launcher_cases import LAKE_TEMPLATE, SOURCE, job_of, sink_of
 
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
@@ -133,7 +138,7 @@ def test_exit_codes_are_those_of_the_job() -> None:
     rules = native.application(job_of(desired))["spec"]["podFailurePolicy"]["rules"]
 
     assert {rule["action"]: rule["onExitCodes"]["values"] for rule in rules} == {
-        "FailJob": [EXIT_CONFIGURATION, EXIT_DATA_LOSS],
+        "FailJob": [EXIT_CONFIGURATION, EXIT_DATA_LOSS, EXIT_BAD_RECORDS],
         "Ignore": [EXIT_STOPPED],
     }
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from iggy_operator.launchers import job
+from iggy_operator.launchers.redrive import WORDS_MAX
 from iggy_spark import job_config
 from launcher_cases import job_of, sink_of
 
@@ -39,3 +40,41 @@ def test_any_text_is_a_request(length: int) -> None:
     config = job_config.parse(msgspec.json.encode(job.job_file(asked)), name="the job's file")
 
     assert config.redrive is not None
+
+
+def test_choices_follow_in_the_words_of_the_command() -> None:
+    text = (
+        "2026-11-28T12:00:00Z --error-class SchemaMismatch --error-class=Full --stage decode "
+        "--from 2026-11-28T09:00:00Z --to 2026-11-28T10:30:00+02:00"
+    )
+    asked = replace(job_of(sink_of(errors=DEAD)), redrive=text)
+
+    assert list(job.problems(asked)) == ["annotation redrive: --from: must be before --to"]
+    asked = replace(asked, redrive=text.replace("+02:00", "Z"))
+    config = job_config.parse(msgspec.json.encode(job.job_file(asked)), name="the job's file")
+
+    assert list(job.problems(asked)) == []
+    assert config.redrive is not None
+    assert config.redrive.error_classes == ("SchemaMismatch", "Full")
+    assert config.redrive.stages == ("decode",)
+    times = job_config.redrive_times(config.redrive)
+    assert (times.stop - times.start) == 90 * 60 * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ("--dry-run", "--dry-run is no choice"),
+        ("--stage write-it", "--stage: 'write-it' is none: there are decode, transform, write"),
+        ("--stage", "--stage: '' is none"),
+        ("--error-class", "--error-class: must have 1 to 255 characters"),
+        ("--from yesterday", "--from: 'yesterday' is no time with a zone, such as 2026-05-01T"),
+        ("--to 2026-11-28T12:00:00", "--to: '2026-11-28T12:00:00' is no time with a zone"),
+        ("--error-class x " * (WORDS_MAX + 1), f"at most {WORDS_MAX}"),
+    ],
+)
+def test_a_choice_that_is_none_is_told(choice: str, told: str) -> None:
+    (text,) = job.problems(replace(job_of(sink_of(errors=DEAD)), redrive=f"now {choice}"))
+
+    assert text.startswith("annotation redrive: ")
+    assert told in text

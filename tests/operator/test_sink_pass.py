@@ -145,9 +145,13 @@ def test_finished_work_is_not_done_again(launcher: str) -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("code", [2, 4])
+@pytest.mark.parametrize(
+    ("code", "reason"), [(2, "DriverFailed"), (4, "DriverFailed"), (6, "TooManyBadRecords")]
+)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_an_end_that_needs_a_person_is_not_tried_again(launcher: str, code: int) -> None:
+def test_an_end_that_needs_a_person_is_not_tried_again(
+    launcher: str, code: int, reason: str
+) -> None:
     async def scenario(scene: Scene) -> None:
         await scene.given(launcher)
         scene.launchers.exits = code
@@ -155,7 +159,7 @@ def test_an_end_that_needs_a_person_is_not_tried_again(launcher: str, code: int)
         count = len(scene.launchers.started)
         await scene.go(300)
         assert len(scene.launchers.started) == count
-        assert scene.says() == ("False", "DriverFailed")
+        assert scene.says() == ("False", reason)
         assert scene.launchers.drivers() == []
 
     play(scenario)

@@ -63,6 +63,41 @@ def test_the_topic_of_the_dead_letters_is_made_and_the_user_may_send_there() -> 
     play(scenario)
 
 
+def test_the_first_dead_letter_of_an_hour_is_an_event() -> None:
+    async def scenario(scene: Scene) -> None:
+        def told() -> list[str]:
+            events = scene.world.cluster.events
+            return [event.message for event in events if event.reason == "DeadLetters"]
+
+        def letters() -> Any:
+            return scene.status.get("deadLetters")
+
+        broker = scene.world.broker
+        await scene.given(errors=DEAD)
+        await scene.go(60)
+        assert (letters(), told()) == ({"messages": 0}, [])
+
+        broker.ends["shop", "orders.dlq", 0] = 3
+        await scene.go(60)
+        assert len(told()) == 1
+        assert told()[0].startswith("messages are set aside in shop/orders.dlq, which has 3 by now")
+        broker.ends["shop", "orders.dlq", 0] = 5
+        await scene.go(600)
+        assert len(told()) == 1, "that is known"
+        await scene.go(3600)
+        assert len(told()) == 1, "there were no more"
+        broker.ends["shop", "orders.dlq", 0] = 6
+        await scene.go(60)
+        assert len(told()) == 2
+
+        del broker.topics["shop", "orders.dlq"]
+        del broker.ends["shop", "orders.dlq", 0]
+        await scene.go(3600)
+        assert letters()["messages"] == 0, "made anew, empty"
+
+    play(scenario)
+
+
 def test_a_topic_that_is_there_stays_as_it_is() -> None:
     async def scenario(scene: Scene) -> None:
         scene.world.broker.make_topic("shop", "orders.dlq", 3, message_expiry=77)

@@ -17,6 +17,7 @@ from sink_scene import GROUP, SINK, TOPIC, Scene, play
 
 KINDS = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggyUser")
 USER = Ref("IggyUser", "shop", "fraud")
+ERRORS = {"tolerance": "Data", "deadLetter": {"topic": "dead"}}
 
 
 def fields(kind: str) -> list[str]:
@@ -96,7 +97,7 @@ def of_streams_topics_and_users(seen: Seen) -> None:
 def of_sinks(seen: Seen) -> None:
     async def scenario(scene: Scene) -> None:
         world = scene.world
-        await scene.given("Kubeflow")
+        await scene.given("Kubeflow", errors=ERRORS)
         (application,) = scene.launchers.applications()
         application["status"] |= {
             "sparkApplicationId": "spark-1",
@@ -107,7 +108,7 @@ def of_sinks(seen: Seen) -> None:
         place = ("shop", "orders", GROUP, 0)
         for stored in (100, 400):
             world.broker.ends["shop", "orders", 0] = 1_000
-            world.broker.stored[place] = stored
+            world.broker.stored[place] = world.broker.ends["shop", "dead", 0] = stored
             await scene.go(70)
         note(seen, world)
         world.cluster.annotate(SINK, "restart-at", "2026-05-01T12:00:00Z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ def counts(events: list[dict[str, Any]]) -> dict[str, int]:
 def test_a_bad_message_becomes_a_dead_letter_and_its_neighbours_arrive(
     spark: SparkSession, topic: Topic, setup: Setup
 ) -> None:
+    setup.value["uid"] = "5d1c"
     topic.send(0, documents(0, 3))
     where = Partitioning.partition(0)
     topic.client.send(topic.stream, topic.name, where, [Message(BAD, id=77, headers=TRACE)])
@@ -57,6 +59,9 @@ def test_a_bad_message_becomes_a_dead_letter_and_its_neighbours_arrive(
     assert (headers["iggy.dlq.stage"], headers["iggy.dlq.sink"]) == ("decode", "lake")
     assert headers["iggy.dlq.error_class"] == "SchemaMismatch"
     assert "$.number" in str(headers["iggy.dlq.error"])
+    assert headers["iggy.dlq.sink_uid"] == "5d1c"
+    assert headers["iggy.dlq.batch"] == 0
+    assert headers["iggy.dlq.job_version"] == version("iggykube")
     assert not (setup.lake / "_rejected").exists()
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,29 @@ def test_only_chosen_letters_are_written_and_the_others_wait(
     assert setup.rows() == [(0, 0), (0, 2)]
     kinds = [headers["iggy.dlq.error_class"] for _, headers in letters(topic)]
     assert kinds.count("MalformedJson") >= 2
+
+
+def test_letters_are_chosen_by_the_times_of_their_messages(
+    spark: SparkSession, topic: Topic, setup: Setup
+) -> None:
+    for month in (1, 2, 3):
+        topic.send(0, [without_number(month)])
+    setup.run(spark)
+    heal(setup)
+    times = [headers["iggy.dlq.timestamp"] for _, headers in letters(topic)]
+    assert len(set(times)) == 3
+    _, second, third = (iso(time) for time in sorted(times))
+
+    redrive(setup, spark, "a", **{"from": second, "to": third})
+
+    assert setup.rows() == [(0, 1)]
+    redrive(setup, spark, "b", to=second)  # those that were put back keep their times
+    assert setup.rows() == [(0, 0), (0, 1)]
+
+
+def iso(time_us: Any) -> str:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return (epoch + timedelta(microseconds=time_us)).isoformat()
 
 
 def test_a_repeated_redrive_changes_nothing(

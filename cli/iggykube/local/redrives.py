@@ -22,6 +22,10 @@ class Redrive(msgspec.Struct, frozen=True, rename="camel"):
     request: str
     error_classes: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
+    since: str | None = msgspec.field(name="from", default=None)
+    """When the broker took the message, ISO 8601 with a zone; at this time or later."""
+    until: str | None = msgspec.field(name="to", default=None)
+    """And before this time."""
 
 
 class RedriveState(StrEnum):

@@ -17,6 +17,13 @@ EXIT_FINISHED: Final = 0
 EXIT_CONFIGURATION: Final = 2
 EXIT_DATA_LOSS: Final = 4
 EXIT_STOPPED: Final = 5
+EXIT_BAD_RECORDS: Final = 6
+FOR_A_PERSON: Final = {
+    EXIT_CONFIGURATION: Reason.DRIVER_FAILED,
+    EXIT_DATA_LOSS: Reason.DRIVER_FAILED,
+    EXIT_BAD_RECORDS: Reason.TOO_MANY_BAD_RECORDS,
+}
+"""Exit codes after which the same start would end the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +83,15 @@ def after_exit(sink: Sink, exit_code: int, *, retries: int, ran_s: float, error:
     """What follows when a job ends by itself after `ran_s` seconds.
 
     Exit codes of the job: 0 finished, 1 failed, 2 wrong configuration, 3 replaced by another job,
-    4 data loss, 5 asked to stop before everything was written. 2 and 4 wait for a person: the same
-    start would end the same way. 5 is no failure, and is not counted as one.
+    4 data loss, 5 asked to stop before everything was written, 6 too many bad messages. 2, 4 and 6
+    wait for a person. 5 is no failure, and is not counted as one.
     """
     if ran_s >= RETRIES_RESET_S:
         retries = 0
     if exit_code == EXIT_FINISHED and sink.spec["trigger"]["mode"] == "AvailableNow":
         return AfterExit(Reason.COMPLETED, CARRIED_OVER, None, 0)
-    if exit_code in (EXIT_CONFIGURATION, EXIT_DATA_LOSS):
-        return AfterExit(Reason.DRIVER_FAILED, error, None, retries)
+    if (waits := FOR_A_PERSON.get(exit_code)) is not None:
+        return AfterExit(waits, error, None, retries)
     if not _may_restart(sink.restart, exit_code):
         reason = Reason.COMPLETED if exit_code == EXIT_FINISHED else Reason.DRIVER_FAILED
         return AfterExit(reason, error, None, retries)

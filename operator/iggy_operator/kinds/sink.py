@@ -13,7 +13,13 @@ from iggy_operator.broker_admin import BrokerAdmin, BrokerDeniedError, BrokerErr
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Ref
 from iggy_operator.desired.metadata import RELEASE_HASH, RESTART_AT, USER_HASH, owner_of
-from iggy_operator.kinds import common, sink_objects, sink_report, sink_targets
+from iggy_operator.kinds import (
+    common,
+    sink_letters,
+    sink_objects,
+    sink_report,
+    sink_targets,
+)
 from iggy_operator.kinds.common import Release, Verdict, World
 from iggy_operator.kinds.sink_objects import Found
 from iggy_operator.kinds.sink_progress import progress
@@ -127,7 +133,7 @@ async def _bring_in_line(
         else place.incarnation or None,
         was_lost=was_there and found.application is None,
     )  # fmt: skip
-    facts = await _with_progress(world, place, facts, old.get("progress") or {})
+    facts = await _with_progress(world, place, facts, old)
     verdict = sink_report.verdict(facts, old, now_s=world.clock.now_s())
     return replace(verdict, has_acted=letters.is_made)
 
@@ -178,7 +184,10 @@ async def _act(
 async def _with_progress(
     world: World, place: _Place, facts: Facts, old: Mapping[str, Any]
 ) -> Facts:
-    """What the broker knows of the group. A broker that is down stops nothing of the above."""
+    """What the broker knows of the group and of the dead letters. A broker that is down stops
+    nothing of the above.
+    """
+    target = facts.job.dead_letters
     try:
         seen = await progress(
             place.admin,
@@ -186,8 +195,13 @@ async def _with_progress(
             place.topic.topic_name,
             str(facts.job.sink.key),
             now_s=world.clock.now_s(),
-            old=old,
+            old=old.get("progress") or {},
         )
+        if target is not None:
+            before = old.get("deadLetters") or {}
+            now_s = world.clock.now_s()
+            letters = await sink_letters.look(place.admin, target, now_s=now_s, old=before)
+            facts = replace(facts, letters=letters)
     except BrokerError as error:
         if isinstance(error, BrokerDeniedError):
             world.brokers.distrust(place.broker.ref)

@@ -10,6 +10,7 @@ from iggy_operator.clock import time_of, time_text
 from iggy_operator.resources import Sink
 from iggy_wire import batch
 from iggy_wire.primitives import Consumer, PollingStrategy
+from iggy_wire.replies_resources import PartitionInfo
 
 TRIGGERS: Final = 3
 """A driver that has messages to carry, and has not for so many triggers, is not available."""
@@ -30,9 +31,7 @@ async def progress(
     shared = await admin.ask(calls.get_group(stream, topic, group))
     committed = end = worst = worst_lag = worst_done = 0
     for partition in details.partitions:
-        here = partition.current_offset + 1
-        if partition.current_offset == 0 and partition.messages_count == 0:
-            here = 0
+        here = end_of(partition)
         done = 0
         if shared is not None:
             call = calls.get_offset(Consumer.group(group), stream, topic, partition.id)
@@ -55,6 +54,13 @@ async def progress(
     result["rowsPerSecond"] = _speed(committed, old, now_s=now_s)
     members = 0 if shared is None else shared.group.members_count
     return {name: value for name, value in result.items() if value is not None}, members
+
+
+def end_of(partition: PartitionInfo) -> int:
+    """The offset that its next message gets."""
+    if partition.current_offset == 0 and partition.messages_count == 0:
+        return 0
+    return partition.current_offset + 1
 
 
 def _speed(committed: int, old: Mapping[str, Any], *, now_s: float) -> str | None:

@@ -20,6 +20,7 @@ from iggy_operator.conditions import (
     condition,
     found,
 )
+from iggy_operator.kinds import sink_letters
 from iggy_operator.kinds.common import Note, Verdict
 from iggy_operator.kinds.sink_objects import Found
 from iggy_operator.kinds.sink_progress import is_committing
@@ -58,6 +59,8 @@ class Facts:
     progress: Mapping[str, Any] | None = None
     members: int = 0
     """Of the sink's consumer group: its job is one."""
+    letters: Mapping[str, Any] | None = None
+    """What is known of the topic of the dead letters; None: nothing new."""
     trouble: BrokerError | None = None
     """Why there is no progress to show."""
 
@@ -80,7 +83,9 @@ def verdict(facts: Facts, old: Mapping[str, Any], *, now_s: float) -> Verdict:
     fields = _fields(facts, old)
     pauses = (facts.plan.again_s, None if blocked is None else blocked.again_s)
     waits = [pause_s for pause_s in pauses if pause_s is not None]
-    return Verdict(Report(tuple(rows), fields), _notes(facts), again_s=min(waits, default=None))
+    return Verdict(
+        Report(tuple(rows), fields), _notes(facts, old), again_s=min(waits, default=None)
+    )
 
 
 def suspended(found: Found, old: Mapping[str, Any]) -> Report:
@@ -103,8 +108,12 @@ def suspended(found: Found, old: Mapping[str, Any]) -> Report:
     return Report(rows, {"application": fields})
 
 
-def _notes(facts: Facts) -> tuple[Note, ...]:
+def _notes(facts: Facts, old: Mapping[str, Any]) -> tuple[Note, ...]:
     notes = []
+    target = facts.job.dead_letters
+    if target is not None and facts.letters:
+        told = sink_letters.note(target, facts.letters, old.get("deadLetters") or {})
+        notes += [] if told is None else [told]
     if facts.was_lost and facts.plan.step is Step.START:
         text = "somebody removed the application: it is made anew"
         notes.append(Note("ApplicationGone", text))
@@ -179,6 +188,10 @@ def _fields(facts: Facts, old: Mapping[str, Any]) -> dict[str, Any]:
     }
     if facts.progress is not None:
         fields["progress"] = dict(facts.progress)
+    if job.dead_letters is None:
+        fields["deadLetters"] = None
+    elif facts.letters is not None:
+        fields["deadLetters"] = dict(facts.letters) or None
     if job.claim is not None:
         location = f"{CHECKPOINT_PATH}/{job.sink.key.name}"
         fields["checkpoint"] = {"claimName": job.claim, "location": location}

@@ -19,6 +19,7 @@ from iggy_operator.desired.metadata import (
     without_defaults,
 )
 from iggy_operator.desired.release import Release
+from iggy_operator.launchers import redrive
 from iggy_operator.launchers.secrets import (
     CHECKPOINT_STORE,
     Mounted,
@@ -38,7 +39,6 @@ CHECKPOINT_PATH: Final = "/checkpoint"
 LOGIN_FOLDER: Final = "/etc/iggy"
 ALIVE_FILE: Final = "/tmp/iggy-sink-alive.json"
 METRICS_PORT: Final = 9464
-REQUEST_CHARACTERS_MAX: Final = 1024  # of the annotation, as the job's file takes them
 PROGRAM_IN_IMAGE: Final = "local:///"
 """How the address of a program begins that lies in the image, or on a volume."""
 
@@ -187,6 +187,7 @@ def job_file(job: SinkJob) -> Manifest:
     }
     return {
         "name": str(job.sink.key),
+        "uid": job.owner.uid,
         "broker": {"address": job.source.address, "credentialsPath": LOGIN_FOLDER},
         "stream": job.source.stream,
         "topic": job.source.topic,
@@ -204,7 +205,7 @@ def job_file(job: SinkJob) -> Manifest:
 def _redrive(job: SinkJob) -> Manifest:
     """A sink without dead letters has none to write again."""
     is_asked = job.redrive and job.dead_letters is not None
-    return {"redrive": {"request": job.redrive[:REQUEST_CHARACTERS_MAX]}} if is_asked else {}
+    return {"redrive": redrive.block(job.redrive)} if is_asked else {}
 
 
 def _block(job: SinkJob) -> Manifest:
@@ -244,6 +245,10 @@ def mebibytes(text: str) -> int:
 
 def problems(job: SinkJob) -> Iterator[str]:
     """What of the sink cannot be had in a cluster: field and way out, a sentence each."""
+    try:
+        redrive.block(job.redrive)
+    except ValueError as error:
+        yield f"annotation redrive: {error}"
     for field, text in loops(job.sink, job.source.stream, job.source.topic):
         yield f"{field}: {text}"
     program = job.sink.spec.get("custom", {}).get("mainApplicationFile", PROGRAM_IN_IMAGE)

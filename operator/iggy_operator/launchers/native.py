@@ -6,7 +6,7 @@ of one name; a job that ends by itself is a Job.
 
 from typing import Final
 
-from iggy_operator.decide.sinks import EXIT_CONFIGURATION, EXIT_DATA_LOSS, EXIT_STOPPED
+from iggy_operator.decide.sinks import EXIT_STOPPED, FOR_A_PERSON
 from iggy_operator.desired.broker import REVISIONS_KEPT
 from iggy_operator.desired.metadata import SINK_UID_LABEL, Manifest
 from iggy_operator.launchers.job import ALIVE_FILE, JOB_FILE, JOB_FOLDER, SinkJob
@@ -111,7 +111,7 @@ def _stateful_set(job: SinkJob, template: Manifest) -> Manifest:
 
 def _job(job: SinkJob, template: Manifest) -> Manifest:
     restart = job.sink.restart
-    waits = _on_exit("FailJob", EXIT_CONFIGURATION, EXIT_DATA_LOSS)
+    waits = _on_exit("FailJob", *FOR_A_PERSON)
     goes_on = _on_exit("Ignore", EXIT_STOPPED)
     return {
         "apiVersion": "batch/v1",

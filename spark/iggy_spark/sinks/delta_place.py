@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -179,19 +180,22 @@ def asking(block: blocks.Delta) -> Iterator[None]:
         text = _told(block, f"another writer was first: {error}")
         raise TransientError(text, cause="conflict") from error
     except s3.StoreError as error:
-        kind = TransientError if _cannot_now(error.__cause__) else SinkError
+        kind = _meaning(error.__cause__)
         raise kind(_told(block, str(error))) from error
     except (DeltaError, OSError) as error:
-        busy = isinstance(error, OSError) and any(word in str(error) for word in _BUSY)
-        kind = TransientError if busy else SinkError
+        is_busy = isinstance(error, OSError) and any(word in str(error) for word in _BUSY)
+        kind = TransientError if is_busy else SinkError
         raise kind(_told(block, str(error))) from error
 
 
-def _cannot_now(error: BaseException | None) -> bool:
+def _meaning(error: BaseException | None) -> Callable[[str], Exception]:
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return bool(status >= _SERVER_ERROR or status in _BUSY_STATUS)
-    return isinstance(error, BotoCoreError)
+        is_busy = status >= _SERVER_ERROR or status in _BUSY_STATUS
+        return TransientError if is_busy else SinkError
+    if isinstance(error, BotoCoreError):
+        return partial(TransientError, cause="unreachable")
+    return SinkError
 
 
 def _told(block: blocks.Delta, text: str) -> str:
