@@ -37,6 +37,10 @@ TYPES = [
     ("TIMESTAMP", "timestamp", "2026-03-29T01:00:00+02:00", "2026-03-28 23:00:00"),
     ("ARRAY<INT>", "json", [1, None], "[1, null]"),
     ("STRUCT<a: STRING>", "text", {"a": "b"}, '{"a": "b"}'),
+    ("MAP<STRING, INT>", "jsonb", {"bb": 1, "a": None}, '{"a": null, "bb": 1}'),
+    ("MAP<STRING, INT>", "json", {}, "{}"),
+    ("MAP<INT, DECIMAL(9,2)>", "text", {"7": "1.50"}, '{"7": 1.50}'),
+    ("ARRAY<MAP<STRING, INT>>", "jsonb", [{"a": 1}, None], '[{"a": 1}, null]'),
 ]
 
 

@@ -62,7 +62,10 @@ def batch(
         for part in without(span, covered.get(span.partition, ())):
             done = target.sink().write_task(part, portions(part), task or PlayedTask())
             written = replace(
-                written, rows=written.rows + done.rows, details=written.details + done.details
+                written,
+                rows=written.rows + done.rows,
+                preview=written.preview + done.preview,
+                details=written.details + done.details,
             )
         results.append(Written.from_json(written.to_json()))
     sink.commit(results)
