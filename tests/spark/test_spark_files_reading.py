@@ -216,8 +216,8 @@ def test_names_of_a_batch_are_bounded(folder: Folder, monkeypatch: pytest.Monkey
 
     end, found = step(of, of.first())
 
-    assert len(found) == 5
-    assert len(step(of, end)[1]) == 5
+    assert len(found) == 4
+    assert len(step(of, end)[1]) == 4
 
 
 def test_a_position_stays_small_however_many_files_have_one_time() -> None:

@@ -21,7 +21,6 @@ from object_store import ObjectStore
 from quick_retry import quick
 
 _numbers = itertools.count()
-_seconds = itertools.count(0.0, 10.0)
 
 
 class Place(Protocol):
@@ -68,9 +67,9 @@ class Prefix:
 
 
 def source(place: Place, **block: Any) -> FilesSource:
-    """A source of this place; it does not wait for files to settle, nor between two looks."""
+    """A source of this place; it does not wait for files to settle."""
     settings = msgspec.convert({"settle": "0s", **place.block, **block}, Files)
-    return FilesSource(settings, name="shop/files", retry=quick(1.0), clock=_seconds.__next__)
+    return FilesSource(settings, name="shop/files", retry=quick(1.0))
 
 
 def content(form: str, numbers: range) -> bytes:

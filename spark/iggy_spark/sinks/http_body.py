@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -102,16 +102,25 @@ def headers(settings: blocks.Http, payload: Payload) -> dict[str, str]:
     Raises:
         OptionError: a header is not the settings' to choose, or cannot be sent.
     """
-    for name, value in settings.headers.items():
-        if name.lower() in _OURS:
-            raise OptionError(
-                f"http.headers: {name} is made by the sink; logins are files in credentialsPath"
-            )
-        if not (name + value).isascii() or not (name + value).isprintable() or " " in name:
-            raise OptionError(f"http.headers: {name!r} has characters that no header may have")
+    check_headers(settings.headers)
     kind = {"Content-Type": _content_type(settings, payload)}
     chosen = {name.lower() for name in settings.headers}
     return {**({} if "content-type" in chosen else kind), **settings.headers}
+
+
+def check_headers(chosen: Mapping[str, str]) -> None:
+    """Headers that settings choose for every request, of a sink or a source.
+
+    Raises:
+        OptionError: one is not the settings' to choose, or cannot be sent.
+    """
+    for name, value in chosen.items():
+        if name.lower() in _OURS:
+            raise OptionError(
+                f"http.headers: {name} is ours to make; logins are files in credentialsPath"
+            )
+        if not (name + value).isascii() or not (name + value).isprintable() or " " in name:
+            raise OptionError(f"http.headers: {name!r} has characters that no header may have")
 
 
 def _content_type(settings: blocks.Http, payload: Payload) -> str:

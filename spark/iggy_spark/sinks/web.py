@@ -125,6 +125,10 @@ class Web:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """For whoever needs it longer than a block."""
         self._client.close()
 
     def send(
@@ -206,7 +210,7 @@ class Web:
             target = shown(said.get("location", "another address"))
             raise SinkError(
                 f"{self._place.block}: {answer.where} answers {answer.status} and sends on to "
-                f"{target}: write the address that takes the messages itself"
+                f"{target}: write the address that is meant in the end"
             )
 
     def _once(

@@ -8,7 +8,7 @@ of the position, so that a batch that is repeated reads the same, or says what i
 from __future__ import annotations
 
 import heapq
-import time
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -23,11 +23,10 @@ from iggy_spark.sources.files_place import File
 from iggy_spark.sources.files_position import At, News, Span
 
 FILES_MAX: Final = 1_000  # of a batch
-PLAN_BYTES_MAX: Final = 256 << 10  # names of the files of a batch
+PLAN_BYTES_MAX: Final = 512 << 10  # names of the files of a batch, in JSON
 PARTS_MAX: Final = 16  # of a batch, a task each
 ROWS_MAX: Final = 1_000  # of a record batch
 ROWS_BYTES_MAX: Final = 4 << 20  # of a record batch; one message may be more
-LIST_PAUSE_S: Final = 1.0  # between two looks, if the first has shown nothing
 
 T = TypeVar("T")
 
@@ -41,7 +40,6 @@ class FilesSource:
         *,
         name: str,
         retry: Retry,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`name` is the source's; it is part of the ids. Touches nothing yet.
 
@@ -49,7 +47,6 @@ class FilesSource:
             OptionError: a field of the settings is wrong.
         """
         self._settings, self._name, self._retry = settings, name, retry
-        self._clock = clock
         self._settle_us = 1000 * options.parse_duration_ms("files.settle", settings.settle)
         try:
             self._place = files_place.of(settings.path, settings.s3.connection())
@@ -58,7 +55,6 @@ class FilesSource:
         self._format = files_formats.of(settings.format, self._read)
         self._last: File | None = None  # of all that are read, where an end was set
         self._is_frozen = False
-        self._idle: tuple[str, float] | None = None  # a place with nothing new, and until when
 
     def check(self) -> None:
         """List some of what is there."""
@@ -74,13 +70,10 @@ class FilesSource:
     def latest(self, start: Position, messages_max: int) -> Position:
         """Files that have settled, as many as make about `messages_max` messages."""
         at = files_position.parse(start)
-        if self._idle is not None and self._idle[0] == at.place() and self._clock() < self._idle[1]:
-            return start
         found = self._called(lambda: self._next(at, FILES_MAX + 1))
         if at.inside is not None:
             found.insert(0, at.inside[0])
         if not found:
-            self._idle = (at.place(), self._clock() + LIST_PAUSE_S)
             return start
         batch = self._plan(at, found, messages_max)
         waiting = found[len(batch)] if len(batch) < len(found) else None
@@ -111,7 +104,7 @@ class FilesSource:
             if self._settings.format == "Raw":
                 density = self._format.density(file)
             count = max(1, round(density * file.size))
-            names_bytes += len(file.key.encode())
+            names_bytes += len(json.dumps(file.key))
             if batch and (count > left or names_bytes > PLAN_BYTES_MAX):
                 break
             # Cut alone, so that no other file waits for the rest of this one in a batch's middle.

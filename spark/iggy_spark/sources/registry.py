@@ -40,4 +40,8 @@ def _build(config: SourceConfig, retry: Retry) -> Source:
         from iggy_spark.sources import postgres
 
         return postgres.build(source.postgres, name=config.name, retry=retry)
-    raise OptionError(f"source.type: {source.type} is not in this version")
+    if source.http is not None:
+        from iggy_spark.sources import http
+
+        return http.of(source.http, name=config.name, retry=retry)
+    raise AssertionError("types are checked with the configuration")
