@@ -43,7 +43,6 @@ _NAMES: Final[dict[str, str]] = {
     "system.segment": "validate_checksum cache_indexes cache_time_indexes preallocate "
     "archive_expired server_confirmation",
     "system.recovery": "recreate_missing_state",
-    "system.message_deduplication": "enabled max_entries expiry",
     "system.compression": "default_algorithm allow_override",
     "system.memory_pool": "enabled size bucket_capacity",
     "system.sharding": "pin_cores inbox_capacity reply_inbox_capacity shutdown_poll_interval "

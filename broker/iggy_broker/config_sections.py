@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from iggy_broker import config_values as values
+from iggy_broker.config_data import (
+    DataMaintenance,
+    MessageDeduplication,
+    PartitionDefaults,
+    SegmentDefaults,
+    TopicDefaults,
+    flag,
+)
 from iggy_broker.config_keys import Key, Section, Setting, keys_of
-from iggy_broker.config_values import SECOND_US, UNLIMITED, Address, Secret
+from iggy_broker.config_values import SECOND_US, Address, Secret
 
 SHARDS_MAX: Final = 64  # a socket pair for every pair of shards
-
-SYNC_BYTES_DEFAULT: Final = 1 << 20
-
-_COUNT_MAX: Final = (1 << 32) - 1
-
-
-def _flag(doc: str, *aliases: str) -> Setting:
-    return Setting(values.boolean, doc, aliases=aliases)
 
 
 class Tcp(Section, frozen=True):
@@ -30,7 +30,7 @@ class Tcp(Section, frozen=True):
 
     enabled: Annotated[
         bool,
-        _flag("Listen for the binary protocol; every client needs it."),
+        flag("Listen for the binary protocol; every client needs it."),
     ] = True
     address: Annotated[
         Address,
@@ -55,7 +55,7 @@ class Monitoring(Section, frozen=True):
 
     enabled: Annotated[
         bool,
-        _flag("Serve /ping, /ready and /metrics; on, because probes need it.", "metrics.enabled"),
+        flag("Serve /ping, /ready and /metrics; on, because probes need it.", "metrics.enabled"),
     ] = True
     address: Annotated[
         Address,
@@ -95,125 +95,6 @@ class Metadata(Section, frozen=True):
     ] = 1024
 
 
-class MessageSaver(Section, frozen=True):
-    """The background sync of partitions that nobody waits for."""
-
-    enabled: Annotated[
-        bool,
-        _flag("Run it. Off: only the thresholds and a clean stop sync.", "message_saver.enabled"),
-    ] = True
-    enforce_fsync: Annotated[
-        bool,
-        _flag(
-            "Make each pass an fsync; off leaves the moment to the operating system.",
-            "message_saver.enforce_fsync",
-        ),
-    ] = True
-    interval_us: Annotated[
-        int,
-        Setting(
-            values.positive_duration,
-            "Pause between passes, and so the most that a power cut takes from a topic with "
-            "durability `replicated`.",
-            name="interval",
-            aliases=("message_saver.interval",),
-            show=values.show_duration,
-        ),
-    ] = 30 * SECOND_US
-
-
-class PartitionDefaults(Section, frozen=True):
-    """Durability of partitions; each is the default of the topic option with the same name."""
-
-    enforce_fsync: Annotated[
-        bool,
-        _flag(
-            "Sync before the answer whenever messages_required_to_save or its size is reached, for "
-            "every topic, and every stored offset. Off: what is acknowledged survives the process, "
-            "not always the power."
-        ),
-    ] = False
-    messages_required_to_save: Annotated[
-        int,
-        Setting(
-            values.whole(1, _COUNT_MAX),
-            "With enforce_fsync: the request that leaves so many messages unsynced waits for a "
-            "sync; 1 means all. At most one message less is lost to a power cut.",
-        ),
-    ] = 1024
-    size_of_messages_required_to_save_bytes: Annotated[
-        int,
-        Setting(
-            values.size,
-            "With enforce_fsync: the request that leaves so many bytes unsynced waits for a sync; "
-            "0 is the default.",
-            name="size_of_messages_required_to_save",
-            show=values.show_size,
-        ),
-    ] = SYNC_BYTES_DEFAULT
-    validate_checksum: Annotated[
-        bool,
-        _flag("Check every batch that a poll reads from disk: rot is an error, never wrong bytes."),
-    ] = True
-    message_saver: MessageSaver = MessageSaver()
-
-
-class SegmentDefaults(Section, frozen=True):
-    """The files of a partition."""
-
-    size_bytes: Annotated[
-        int,
-        Setting(
-            values.size,
-            "A segment file is sealed when it reaches this. Default of the topic option "
-            "segment_size; whole segments are what can be deleted.",
-            name="size",
-            show=values.show_size,
-        ),
-    ] = 1 << 30
-    message_expiry_us: Annotated[
-        int,
-        Setting(
-            values.expiry,
-            "Age at which messages go, a sealed segment at a time: default of the topic option "
-            "message_expiry.",
-            name="message_expiry",
-            aliases=("system.topic.message_expiry",),
-            show=values.show_duration,
-        ),
-    ] = UNLIMITED
-    max_age_us: Annotated[
-        int,
-        Setting(
-            values.expiry,
-            "Seal a segment when its first message is so old, however small it is. Without it the "
-            "last messages of an idle topic never expire: only sealed segments go.",
-            name="max_age",
-            show=values.show_duration,
-        ),
-    ] = UNLIMITED
-
-
-class TopicDefaults(Section, frozen=True):
-    """Limits of a topic."""
-
-    max_size_bytes: Annotated[
-        int,
-        Setting(
-            values.topic_size,
-            "Size above which the oldest sealed segments of a topic go, of whichever partition: "
-            "default of the topic option max_topic_size.",
-            name="max_size",
-            aliases=("topic.max_topic_size", "system.topic.max_topic_size"),
-            show=values.show_size,
-        ),
-    ] = UNLIMITED
-    delete_oldest_segments: Annotated[
-        bool,
-        _flag("Remove them. Off: a topic may grow beyond its size."),
-    ] = True
-
-
 class Sharding(Section, frozen=True):
     """Processes: one per core, each owns its partitions."""
 
@@ -242,7 +123,7 @@ class Heartbeat(Section, frozen=True):
 
     enabled: Annotated[
         bool,
-        _flag("Send away silent members, so that their partitions go to the others of the group."),
+        flag("Send away silent members, so that their partitions go to the others of the group."),
     ] = True
     interval_us: Annotated[
         int,
@@ -276,7 +157,7 @@ class TokenCleaner(Section, frozen=True):
 
     enabled: Annotated[
         bool,
-        _flag("Remove them. An expired token logs nobody in, removed or not."),
+        flag("Remove them. An expired token logs nobody in, removed or not."),
     ] = True
     interval_us: Annotated[
         int,
@@ -297,37 +178,6 @@ class PersonalAccessTokens(Section, frozen=True):
         Setting(values.whole(1, 10_000), "Tokens that one user may have at a time."),
     ] = 100
     cleaner: TokenCleaner = TokenCleaner()
-
-
-class Messages(Section, frozen=True):
-    """The removal of old messages."""
-
-    cleaner_enabled: Annotated[
-        bool,
-        _flag("Remove segments by age and size. Off: nothing goes but what somebody deletes."),
-    ] = True
-    interval_us: Annotated[
-        int,
-        Setting(
-            values.positive_duration,
-            "Pause between two looks. A changed expiry or size counts from the next one.",
-            name="interval",
-            show=values.show_duration,
-        ),
-    ] = 60 * SECOND_US
-    consumer_barrier: Annotated[
-        bool,
-        _flag(
-            "Keep what a consumer or group with a stored offset has not read, whatever its age. "
-            "Off: who is late loses messages."
-        ),
-    ] = True
-
-
-class DataMaintenance(Section, frozen=True):
-    """What is done to stored data in the background."""
-
-    messages: Messages = Messages()
 
 
 class Logging(Section, frozen=True):
@@ -353,6 +203,7 @@ class System(Section, frozen=True):
     partition: PartitionDefaults = PartitionDefaults()
     segment: SegmentDefaults = SegmentDefaults()
     topic: TopicDefaults = TopicDefaults()
+    message_deduplication: MessageDeduplication = MessageDeduplication()
 
 
 class Root(Section, frozen=True):

@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
+from iggy_broker.config_data import ENTRIES_MAX, MessageDeduplication
+from iggy_broker.config_sections import System
 from iggy_broker.errors import Reject
 from iggy_broker.logs import Note
 from iggy_broker.metadata.assignment import Handover
@@ -18,6 +21,7 @@ from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.storage.closing import close_all
 from iggy_broker.storage.consumer_offsets import remove_other_groups
 from iggy_broker.storage.cutting import DecisionKind
+from iggy_broker.storage.deduplication import WindowOptions
 from iggy_broker.storage.layout import partition_folder
 from iggy_broker.storage.partition import (
     ConsumerKey,
@@ -58,7 +62,7 @@ class OwnedPartitions:
         shards_count: int,
         node: TopicSettings,
         parts: StorageParts,
-        validate_checksum: bool = True,
+        system: System | None = None,
     ) -> None:
         """`root` is the data directory. Nothing is open yet."""
         self.open: dict[int, Partition] = {}  # by packed name
@@ -67,7 +71,7 @@ class OwnedPartitions:
         self._shards_count = shards_count
         self._node = node
         self._parts = parts
-        self._validate_checksum = validate_checksum
+        self._system = system or System()
         self.on_released: Callable[[GroupPlace, Handover], None] = lambda place, handover: None
         self.recovery = Recovery()
         self._starting = True  # a folder that is missing then is worth a word
@@ -200,7 +204,8 @@ class OwnedPartitions:
         )
 
     def _options_of(self, state: State, place: Placed) -> PartitionOptions:
-        topic = state.streams[place.stream_id].topics[place.topic_id]
+        stream = state.streams[place.stream_id]
+        topic = stream.topics[place.topic_id]
         settings = settings_of_topic(topic, self._node)
         return PartitionOptions(
             segment_bytes=settings.segment_size_bytes,
@@ -208,5 +213,14 @@ class OwnedPartitions:
             offsets_persisted=settings.offsets_persisted,
             sync_messages=settings.sync_messages,
             sync_bytes=settings.sync_bytes,
-            validate_checksum=self._validate_checksum,
+            validate_checksum=self._system.partition.validate_checksum,
+            window=window_of(self._system.message_deduplication, stream.name, topic.name),
         )
+
+
+def window_of(settings: MessageDeduplication, stream: str, topic: str) -> WindowOptions | None:
+    """How long messages of a topic are known; None: they are not. By the names of its first use."""
+    patterns = (pattern.strip() for pattern in settings.topics.split(","))
+    if not settings.enabled or not any(fnmatchcase(f"{stream}/{topic}", one) for one in patterns):
+        return None
+    return WindowOptions(settings.max_entries or ENTRIES_MAX, settings.expiry_us or None)

@@ -135,7 +135,7 @@ class Shard:
             shards_count=plan.shards_count,
             node=node_settings(plan.config),
             parts=parts,
-            validate_checksum=plan.config.system.partition.validate_checksum,
+            system=plan.config.system,
         )
         await self._recover(host)
         self._parts.push_async_callback(self._close_partitions, host, syncer)

@@ -125,6 +125,8 @@ class Producer:
         report.unanswered = 0
         report.acknowledged += len(messages)
         report.acknowledged_bytes += sum(len(message.payload) for message in messages)
+        if landed is None:  # the topic has all of them already
+            return
         last = landed.base_offset + len(messages) - 1
         known = report.partitions.setdefault(landed.partition_id, Offsets(landed.base_offset, last))
         known.last = last

@@ -153,16 +153,17 @@ class Sender:
         ):
             data = encode.batch(part, origin_timestamp_us=time.time_ns() // 1000)
             receipt = self._send_one(stream, topic, partitioning, data, len(part))
-            if self._on_receipt is not None:
+            if self._on_receipt is not None and receipt is not None:
                 self._on_receipt(receipt)
 
     def _send_one(
         self, stream: str, topic: str, partitioning: Partitioning, data: bytearray, count: int
-    ) -> Receipt:
+    ) -> Receipt | None:
+        """None: the topic has all of it already, and leaves it out."""
         request = calls.send_batch(stream, topic, partitioning, data)
         breaks = 0
 
-        def attempt(client: Client) -> Confirmation:
+        def attempt(client: Client) -> Confirmation | None:
             nonlocal breaks
             try:
                 return client.call(request)
@@ -175,6 +176,8 @@ class Sender:
                 raise
 
         landed = self._calls.call(attempt)
+        if landed is None:
+            return None
         first = landed.base_offset
         return Receipt(stream, topic, landed.partition_id, first, first + count - 1)
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from conftest import Topic
 
 
-
 def numbers(topic: Topic) -> list[int]:
     return sorted(json.loads(found.payload)["number"] for found in arrived(topic))
 

@@ -49,7 +49,9 @@ def send(client: Client, stream: str, topic: str, *payloads: bytes, partition: i
     """One batch; its first offset."""
     target = Partitioning.partition(partition)
     sent = [Message(payload) for payload in payloads]
-    return client.send(stream, topic, target, sent).base_offset
+    landed = client.send(stream, topic, target, sent)
+    assert landed is not None
+    return landed.base_offset
 
 
 def warnings(broker: BrokerProcess) -> list[str]:

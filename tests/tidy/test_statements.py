@@ -19,8 +19,8 @@ TEST = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 # The last number of each kind of statement; they count from 01 without gaps.
 LAST = {
     "K": 10, "R": 13, "S": 23, "STR": 16, "TOP": 22, "PAR": 10, "SEG": 10, "SND": 24, "POL": 31,
-    "OFF": 14, "GRP": 28, "USR": 15, "PAT": 12, "CLI": 7, "PER": 17, "RET": 10, "PUR": 9, "CON": 6, "SNP": 4,
-    "SDK": 13, "CMD": 5, "V": 10, "A1": 4, "A2": 3,
+    "OFF": 14, "GRP": 28, "USR": 15, "PAT": 12, "CLI": 7, "PER": 17, "RET": 10, "PUR": 9, "CON": 6,
+    "SNP": 4, "SDK": 13, "CMD": 5, "V": 10, "A1": 4, "A2": 3,
 }  # fmt: skip
 
 

@@ -228,10 +228,11 @@ class AsyncClient(AsyncAccessMethods, AsyncMembershipMethods):
 
     async def send_batch(
         self, stream: IdentifierLike, topic: IdentifierLike, partition_id: int, batch: Buffer
-    ) -> int:
-        """Append a ready batch; the offset of its first message."""
+    ) -> int | None:
+        """Append a ready batch; the offset of its first message. None: see `send`."""
         target = Partitioning.partition(partition_id)
-        return (await self.call(calls.send_batch(stream, topic, target, batch))).base_offset
+        landed = await self.call(calls.send_batch(stream, topic, target, batch))
+        return None if landed is None else landed.base_offset
 
     async def send(
         self,
@@ -239,8 +240,11 @@ class AsyncClient(AsyncAccessMethods, AsyncMembershipMethods):
         topic: IdentifierLike,
         partitioning: Partitioning,
         messages: Sequence[Message],
-    ) -> Confirmation:
-        """Append messages as one batch; where it landed. Who has no id gets a random one."""
+    ) -> Confirmation | None:
+        """Append messages as one batch; where it landed. Who has no id gets a random one.
+
+        None: the topic leaves out what it has already, and has all of them.
+        """
         origin_us = time.time_ns() // 1000
         batch = batches.build(calls.with_ids(messages), origin_timestamp_us=origin_us)
         return await self.call(calls.send_batch(stream, topic, partitioning, batch))

@@ -203,7 +203,7 @@ def delete_partitions(stream: IdentifierLike, topic: IdentifierLike, count: int)
 
 def send_batch(
     stream: IdentifierLike, topic: IdentifierLike, partitioning: Partitioning, batch: Buffer
-) -> Call[Confirmation]:
+) -> Call[Confirmation | None]:
     """A ready batch, as `iggy_wire.batch.build` makes it."""
     if len(batch) < _COUNT_AT + _U32.size:
         detail = f"batch: must start with its header, has {len(batch)} bytes"

@@ -226,10 +226,14 @@ class Client(AccessMethods, MembershipMethods):
 
     def send_batch(
         self, stream: IdentifierLike, topic: IdentifierLike, partition_id: int, batch: Buffer
-    ) -> int:
-        """Append a ready batch; the offset of its first message. The bytes are not copied."""
+    ) -> int | None:
+        """Append a ready batch; the offset of its first message. The bytes are not copied.
+
+        None: the topic leaves out what it has already, and has all of it.
+        """
         target = Partitioning.partition(partition_id)
-        return self.call(calls.send_batch(stream, topic, target, batch)).base_offset
+        landed = self.call(calls.send_batch(stream, topic, target, batch))
+        return None if landed is None else landed.base_offset
 
     def send(
         self,
@@ -237,8 +241,11 @@ class Client(AccessMethods, MembershipMethods):
         topic: IdentifierLike,
         partitioning: Partitioning,
         messages: Sequence[Message],
-    ) -> Confirmation:
-        """Append messages as one batch; where it landed. Who has no id gets a random one."""
+    ) -> Confirmation | None:
+        """Append messages as one batch; where it landed. Who has no id gets a random one.
+
+        None: the topic leaves out what it has already, and has all of them.
+        """
         origin_us = time.time_ns() // 1000
         batch = batches.build(calls.with_ids(messages), origin_timestamp_us=origin_us)
         return self.call(calls.send_batch(stream, topic, partitioning, batch))

@@ -7,7 +7,6 @@ import msgspec
 
 from iggy_wire.buffer import Buffer
 from iggy_wire.cursor import Reader, pack, u32_bytes
-from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.reply_base import Reply
 
 POLL_HEAD_BYTES: Final = 16
@@ -53,16 +52,16 @@ def confirmation_bytes(stream_id: int, topic_id: int, partition_id: int, base_of
     return _ONE_CONFIRMATION.pack(1, stream_id, topic_id, partition_id, base_offset)
 
 
-def decode_confirmation(body: Buffer) -> Confirmation:
-    """The first entry of a body of `Confirmations`; servers send exactly one per request."""
+def decode_confirmation(body: Buffer) -> Confirmation | None:
+    """The entry of a body of `Confirmations`; servers send one per request, or none where a
+    partition had all of its messages already.
+    """
     if len(body) == _ONE_CONFIRMATION.size:
         count, stream_id, topic_id, partition_id, base_offset = _ONE_CONFIRMATION.unpack(body)
         if count == 1:
             return Confirmation(stream_id, topic_id, partition_id, base_offset)
     confirmations = Confirmations.decode(body).confirmations
-    if not confirmations:
-        raise WireError(ErrorCode.INVALID_FORMAT, "confirmations: one expected, none came")
-    return confirmations[0]
+    return confirmations[0] if confirmations else None
 
 
 class Polled(Reply, frozen=True, gc=False):

@@ -20,7 +20,8 @@ from typing import Any, Final
 import msgspec
 
 from iggy_broker import config_values as values
-from iggy_broker.config_sections import SYNC_BYTES_DEFAULT, Config
+from iggy_broker.config_data import SYNC_BYTES_DEFAULT
+from iggy_broker.config_sections import Config
 from iggy_broker.config_values import SERVER_DEFAULT, UNLIMITED
 from iggy_broker.errors import Deny
 from iggy_broker.metadata.model import Defaults, Topic

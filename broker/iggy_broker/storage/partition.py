@@ -17,6 +17,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.logs import Note
 from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.cutting import Decision
+from iggy_broker.storage.deduplication import Window
 from iggy_broker.storage.disk import File, may_pass
 from iggy_broker.storage.group_reads import GroupReads
 from iggy_broker.storage.layout import parents_of
@@ -26,9 +27,10 @@ from iggy_broker.storage.partition_log import LogOptions, PartitionLog
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
 from iggy_broker.storage.polling import POLL_NEXT, start_offset
 from iggy_broker.storage.recovery import Recovered
+from iggy_broker.storage.refusals import not_served
 from iggy_broker.storage.removal import HeadRemoval, take_away
 from iggy_broker.storage.segment import SENDFILE_BYTES_MIN, FileRange, Part
-from iggy_broker.storage.syncer import Covered, GroupCommit, SyncWork, sync_here
+from iggy_broker.storage.syncer import Covered, SyncWork, commit_of, sync_here
 from iggy_broker.storage.trimming import Trimming
 from iggy_broker.storage.values import (
     PartitionOptions,
@@ -45,6 +47,7 @@ __all__ = [
     "PartitionPlace", "Polled", "StorageParts", "Strategy",
 ]  # fmt: skip
 
+NOTHING_NEW = -1  # in place of a base offset
 _COUNT = Struct("<I")
 _COUNT_AT = 48  # message_count in the batch header
 
@@ -55,7 +58,7 @@ class Partition:
     __slots__ = (
         "_clock", "_commit", "_deleted", "_life_is_new", "_offsets", "_options", "_parts",
         "_persisted", "_removal", "_slot", "fenced", "log", "must_wait", "partition_id", "place",
-        "reads", "recovery", "trimming", "waits",
+        "reads", "recovery", "trimming", "waits", "window",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +81,7 @@ class Partition:
         self._slot = parts.table.writer(place.slot)
         self._removal = HeadRemoval(parts.disk, place.folder, parts.syncer)
         self.reads = GroupReads(parts.table, place.slot)  # what is in flight to members of groups
-        self._commit = GroupCommit(self, parts.syncer) if parts.syncer is not None else None
+        self._commit = commit_of(self, parts.syncer, parts.disk)
         self._take(recovered, epoch=0)
 
     def _take(self, recovered: Recovered, *, epoch: int) -> None:
@@ -98,6 +101,7 @@ class Partition:
             warn=parts.warn,
         )
         self.log.epoch = epoch
+        self.window = Window(self._options.window, self.log) if self._options.window else None
         self.trimming = Trimming(parts.disk, self.log)
         self._publish(SlotState.FENCED if self.fenced else SlotState.OPEN)
         if not (recovered.clean or recovered.waits):
@@ -167,44 +171,41 @@ class Partition:
         """Verify one batch, stamp it in place, write it. The base offset it got.
 
         When it returns, the bytes are in the page cache: a killed process loses nothing. Reject:
-        nothing was stored. StorageFailed: the shard must stop. Sets `must_wait`.
+        nothing was stored. StorageFailed: the shard must stop. Sets `must_wait`. With a window,
+        messages that are there already are left out; NOTHING_NEW if that is all of them.
         """
         if self.fenced:
             self._serve_after_all()
         log = self.log
         base_offset = log.next_offset
         timestamp_us = max(self._clock.now_us(), log.last_timestamp_us + 1)
-        code = kernel.admit(batch, self.partition_id, base_offset, timestamp_us)
-        if code:
-            raise Reject(ErrorCode(code), "the batch is not as Iggy protocol 0.11 wants it")
+        self._admit(batch, base_offset, timestamp_us)
+        if self.window is not None:
+            new = self.window.fresh(batch, timestamp_us)
+            if new is None:
+                self.must_wait = self._persisted
+                return NOTHING_NEW
+            if new is not batch:
+                self._admit(batch := new, base_offset, timestamp_us)
         (count,) = _COUNT.unpack_from(batch, _COUNT_AT)
         segments_count = len(log.segments)
         log.append(batch, count, timestamp_us)
+        if self.window is not None:
+            self.window.stored(timestamp_us)
         if len(log.segments) != segments_count:
             self._rolled()
-        if self._persisted:
-            self.must_wait = True
-            self._slot.appended(log.size_bytes, log.next_offset, log.synced_next_offset)
-        else:
-            self.must_wait = self._options.is_due(log.unsynced_messages, log.unsynced_bytes)
-            self._slot.appended(log.size_bytes, log.next_offset, log.next_offset)
+        unsynced = (log.unsynced_messages, log.unsynced_bytes)
+        self.must_wait = self._persisted or self._options.is_due(*unsynced)
+        self._slot.appended(log.size_bytes, log.next_offset, self.visible_next_offset)
         return base_offset
 
     def wait_durable(self) -> "asyncio.Future[None]":
         """Done when all that was appended or stored so far is on the disk; StorageFailed if not."""
-        if self._commit is not None:
-            return self._commit.wait()
-        self.sync_now()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        future.set_result(None)
-        return future
+        return self._commit.wait()
 
     def save(self) -> "asyncio.Future[None] | None":
         """The saver's tick: start to sync in the background if anything is unsynced."""
-        if self._commit is not None:
-            return self._commit.save()
-        self.sync_now()
-        return None
+        return self._commit.save()
 
     def sync_now(self) -> None:
         """Sync here and now, blocking (tests, tools, stop). StorageFailed if it fails."""
@@ -362,6 +363,11 @@ class Partition:
             self._slot.visible(self.log.synced_next_offset)
         return matters
 
+    def _admit(self, batch: memoryview, base_offset: int, timestamp_us: int) -> None:
+        code = kernel.admit(batch, self.partition_id, base_offset, timestamp_us)
+        if code:
+            raise Reject(ErrorCode(code), "the batch is not as Iggy protocol 0.11 wants it")
+
     def _remove(self, firsts: list[int]) -> None:
         if firsts:
             self._publish_shape()
@@ -370,7 +376,7 @@ class Partition:
     def _rolled(self) -> None:
         """A segment was begun: sync the one before it soon, so that no start reads it again."""
         self._publish_shape()
-        if self._commit is not None and len(self.log.segments) > 1 and not self._persisted:
+        if self._parts.syncer and len(self.log.segments) > 1 and not self._persisted:
             self._commit.save()
 
     def _serve_after_all(self) -> None:
@@ -390,11 +396,5 @@ class Partition:
 
     @property
     def _refusal(self) -> Reject:
-        if self._deleted:
-            return Reject(ErrorCode.RESOURCE_NOT_FOUND, f"{self.place.folder} was deleted")
-        if self.waits:
-            return Reject(ErrorCode.CANNOT_OPEN_PARTITION_LOG_FILE, self.fenced)
-        return Reject(
-            ErrorCode.CANNOT_READ_PARTITIONS,
-            f"{self.place.folder} is not served: {self.fenced}; restore the missing file, or purge",
-        )
+        deleted, waits = self._deleted, self.waits
+        return not_served(self.place.folder, self.fenced, deleted=deleted, waits=waits)

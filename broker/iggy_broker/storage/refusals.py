@@ -16,3 +16,13 @@ def refusal(path: str, error: OSError) -> Exception:
 def unreadable(path: str, error: OSError) -> Reject:
     """Of a read."""
     return Reject(ErrorCode.CANNOT_READ_MESSAGE, f"{path}: {error}")
+
+
+def not_served(folder: str, why: str, *, deleted: bool, waits: bool) -> Reject:
+    """Of a partition that is not open."""
+    if deleted:
+        return Reject(ErrorCode.RESOURCE_NOT_FOUND, f"{folder} was deleted")
+    if waits:
+        return Reject(ErrorCode.CANNOT_OPEN_PARTITION_LOG_FILE, why)
+    fix = "restore the missing file, or purge"
+    return Reject(ErrorCode.CANNOT_READ_PARTITIONS, f"{folder} is not served: {why}; {fix}")

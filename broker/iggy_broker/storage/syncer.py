@@ -136,6 +136,28 @@ class Syncer:
             thread.join()
 
 
+class CommitHere:
+    """What a partition has without a syncer (tests, tools): each wait syncs on the spot."""
+
+    __slots__ = ("_disk", "_log")
+
+    def __init__(self, log: Syncable, disk: Disk) -> None:
+        """`log`: whose bytes are meant."""
+        self._log = log
+        self._disk = disk
+
+    def wait(self) -> asyncio.Future[None]:
+        """Done already. StorageFailed if it fails."""
+        sync_here(self._log, self._disk)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+    def save(self) -> None:
+        """Sync."""
+        sync_here(self._log, self._disk)
+
+
 class GroupCommit:
     """The waiters of one partition."""
 
@@ -224,6 +246,11 @@ class Saveable(Protocol):
     def save(self) -> asyncio.Future[None] | None:
         """Start to sync what is unsynced."""
         ...
+
+
+def commit_of(log: Syncable, syncer: Syncer | None, disk: Disk) -> GroupCommit | CommitHere:
+    """The way in which a partition's waiters are served."""
+    return CommitHere(log, disk) if syncer is None else GroupCommit(log, syncer)
 
 
 async def run_saver(partitions: Callable[[], Sequence[Saveable]], *, interval_ms: int) -> None:

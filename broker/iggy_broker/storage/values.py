@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from iggy_broker.clock import Clock
+from iggy_broker.storage.deduplication import WindowOptions
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.index_cache import IndexCache
 from iggy_broker.storage.partition_table import PartitionTable
@@ -50,6 +51,7 @@ class PartitionOptions:
     sync_messages: int | None = None  # the append that leaves so many unsynced waits for a sync
     sync_bytes: int | None = None  # the same in bytes
     validate_checksum: bool = True  # bytes of an earlier process are verified at first read
+    window: WindowOptions | None = None  # messages that were sent before are left out
 
     def is_due(self, unsynced_messages: int, unsynced_bytes: int) -> bool:
         """Whether so much must not stay unsynced."""

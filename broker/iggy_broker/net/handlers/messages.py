@@ -16,7 +16,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.net.context import Services
 from iggy_broker.net.outbox import Part
 from iggy_broker.net.targets import NOT_NAMED, ReadTarget, Target
-from iggy_broker.storage.partition import FileRange, Partition
+from iggy_broker.storage.partition import NOTHING_NEW, FileRange, Partition
 from iggy_wire.codes import FrameKind, Operation
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import HEADER_BYTES, RequestHeader
@@ -33,6 +33,7 @@ _SEND_BODY_BYTES_MIN: Final = 8  # metadata length and messages count
 _SEND_REPLY: Final = Struct("<48xI8xB67x16s16x16sQQQQB7xI36x4IQ")
 _POLL_REPLY: Final = Struct("<48xI8xB67x16s16x16sQQQQB7xI36xIQI")
 _SEND_REPLY_BYTES: Final = _SEND_REPLY.size
+_EMPTY_REPLY_BYTES: Final = HEADER_BYTES + 4
 _POLL_HEAD_BYTES: Final = _POLL_REPLY.size
 
 _POLL_TAIL: Final = Struct("<BQIB")  # strategy kind and value, count, auto commit
@@ -52,7 +53,10 @@ def batch_start(frame: memoryview) -> int:
 
 
 def append(partition: Partition, frame: memoryview, start: int) -> tuple[int, int]:
-    """Store the batch at `start`: base offset and messages. Reject, and then nothing was stored."""
+    """Store the batch at `start`: base offset and messages. Reject, and then nothing was stored.
+
+    The offset is NOTHING_NEW where the partition has all of them already.
+    """
     batch = frame[start:]
     if len(batch) < BATCH_HEADER_BYTES:
         raise Reject(ErrorCode.INVALID_FORMAT, "a batch is at least a 256-byte header")
@@ -63,7 +67,15 @@ def append(partition: Partition, frame: memoryview, start: int) -> tuple[int, in
 
 
 def send_reply(target: Target, base_offset: int, client: bytes, request: int) -> bytes:
-    """The 280 bytes that confirm a send: where the batch is, and its first offset."""
+    """The 280 bytes that confirm a send: where the batch is, and its first offset.
+
+    Where nothing was new, an empty list of such places.
+    """
+    if base_offset == NOTHING_NEW:
+        return _SEND_REPLY.pack(
+            _EMPTY_REPLY_BYTES, FrameKind.REPLY, _NO_CHECKSUM, client, 0, 0, 0, request,
+            Operation.SEND_MESSAGES, 0, 0, 0, 0, 0, 0,
+        )[:_EMPTY_REPLY_BYTES]  # fmt: skip
     op = base_offset + 1  # nonzero, of the partition's own sequence
     return _SEND_REPLY.pack(
         _SEND_REPLY_BYTES, FrameKind.REPLY, _NO_CHECKSUM, client, op, op, 0, request,
