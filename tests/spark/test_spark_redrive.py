@@ -149,6 +149,22 @@ def test_a_repeated_redrive_changes_nothing(
     assert setup.rows() == [(0, n) for n in range(5)]
 
 
+def test_a_range_of_letters_alone_is_not_read_again_when_the_checkpoint_is_lost(
+    spark: SparkSession, topic: Topic, setup: Setup
+) -> None:
+    topic.send(0, [without_number(1), without_number(2)])
+    setup.run(spark)
+    heal(setup)
+    redrive(setup, spark, "a")
+    topic.send(0, documents(2, 3))
+    shutil.rmtree(setup.checkpoint)
+    del setup.value["redrive"]
+
+    setup.run(spark)
+
+    assert setup.rows() == [(0, 0), (0, 1), (0, 2)]
+
+
 def test_letters_of_another_sink_stay_its_own(
     spark: SparkSession, topic: Topic, setup: Setup, tmp_path: Path
 ) -> None:

@@ -31,8 +31,13 @@ from iggy_spark.sinks.file_formats import check_format
 from iggy_spark.sinks.folder import FolderPlace
 from iggy_spark.sinks.range_files import RangeWriter, TemporaryFile, check_partition_by
 from iggy_spark.sinks.rows import rejected, table_fields
+from iggy_spark.state import write_durably
 
 REJECTED: Final = "_rejected"
+EMPTY: Final = "_empty"
+"""Where a range leaves its name of which every message is a dead letter: else a lost checkpoint
+would bring the messages again, beside the letters that were written in the meantime.
+"""
 
 
 class Place(Protocol):
@@ -142,10 +147,13 @@ class FilesSink:
     def _write(self, attempt: Path, portions: Iterable[Portion]) -> list[TemporaryFile]:
         columns = (self._payload, self._settings.partition_by)
         with RangeWriter(attempt, *columns, file_format=self._settings.format) as writer:
+            aside = 0
             for portion in portions:
                 writer.write(portion.rows)
                 writer.reject(rejected(portion), folder=REJECTED)
-            return writer.finish()
+                aside += portion.messages.count - portion.rows.num_rows - portion.filtered
+            files = writer.finish()
+        return files or ([_nothing(attempt)] if aside else [])
 
     def _failed(self, what: str, error: Exception) -> SinkError:
         return SinkError(f"files.path: {self._settings.path} {what}: {error}")
@@ -155,3 +163,9 @@ class FilesSink:
 
     def close(self) -> None:
         """Nothing is open between batches."""
+
+
+def _nothing(attempt: Path) -> TemporaryFile:
+    path = attempt / "0.none"
+    write_durably(path, b"\n")
+    return TemporaryFile(path, EMPTY, rows=0, size_bytes=0)
