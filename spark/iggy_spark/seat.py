@@ -1,5 +1,8 @@
 """The seat of a source's driver: the only member of the consumer group with the source's name, so
-that a second driver does not begin. Nothing is read there, and no offset stored.
+that a second driver does not begin.
+
+Nothing is read there. So that nobody takes the group for one that falls behind, the ends of the
+topic are stored as its offsets now and then.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from iggy_spark.errors import BrokerUnavailable
 from iggy_spark.job_mirror import join_within
 from iggy_spark.membership import Occupied
 from iggy_spark.mirror import Mirror
+from iggy_spark.offsets import Offsets
 from iggy_spark.options import ReadOptions
 
 AGAIN_S: Final = 1.0  # after the broker was not there
+ENDS_S: Final = 10.0  # between two times that the ends are stored
 
 
 class Seat:
@@ -28,7 +33,7 @@ class Seat:
         self._mirror = Mirror(options, waits=False)
         self._should_stop = should_stop
         self._incarnation = ""
-        self._due_s = 0.0
+        self._due_s = self._ends_due_s = 0.0
 
     def take(self, *, contact_s: float) -> bool:
         """Become the group's only member; False if asked to stop while others are in it.
@@ -41,8 +46,9 @@ class Seat:
         return join_within(self._join, contact_s=contact_s, should_stop=self._should_stop)
 
     def keep(self) -> None:
-        """Join again if the place was lost. A broker that is away is asked later; if it stays away,
-        the query fails by itself. A topic that was made anew has a group that is new, too.
+        """Join again if the place was lost, and store the ends when it is time. A broker that is
+        away is asked later; if it stays away, the query fails by itself. A topic that was made anew
+        has a group that is new, too.
 
         Raises:
             Fenced: another has taken our place.
@@ -52,6 +58,9 @@ class Seat:
             return
         try:
             self._join()
+            if time.monotonic() >= self._ends_due_s:
+                self._store_ends()
+                self._ends_due_s = time.monotonic() + ENDS_S
         except (Occupied, BrokerUnavailable):
             self._due_s = time.monotonic() + AGAIN_S
 
@@ -65,3 +74,8 @@ class Seat:
         self._incarnation = str(self._connection.topic_state().incarnation)
         if not self._mirror.join(self._incarnation):
             raise BrokerUnavailable("the topic is being made anew")
+
+    def _store_ends(self) -> None:
+        found = self._connection.topic_state()
+        if str(found.incarnation) == self._incarnation:
+            self._mirror.store(Offsets(found.name, self._incarnation, found.ends))

@@ -162,7 +162,7 @@ class SourceJob:
         listener = SourceListener(self._reporter, self._metrics, progress, moved=self._sign.moved)
 
         def carry(frame: DataFrame, batch: int) -> None:
-            with progress.reading():
+            with progress.reading(batch):
                 done = Carried()
                 for row in frame.collect():  # which is what makes the tasks run
                     done = done.plus(Carried(**json.loads(row["result"])))
@@ -218,7 +218,7 @@ class SourceJob:
     def _finish(self, checkpoint: Checkpoint, progress: SourceProgress) -> bool:
         """Tell the other system and whoever started us how far it went. True: as `run`."""
         committed = checkpoint.position(SOURCE_LIFE)
-        behind = None
+        behind: int | None = None
         if committed is not None:
             progress.tell_committed()  # else the next start tells it first of all
             behind = progress.behind_now(committed)

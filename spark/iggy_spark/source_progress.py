@@ -46,28 +46,33 @@ class SourceProgress:
         self.behind: int | None = None
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """A batch's block."""
+    def reading(self, batch: int) -> Iterator[None]:
+        """The block of a batch. The one before is told first: where one follows another at once,
+        there is no time for it else.
+        """
         with self._reading:
+            self._tell(batch - 1)
             yield
 
     def tell(self, batch: int | None) -> None:
         """Say that `batch`, the last one that was carried, is done, once Spark has committed it. A
         system that is away is told later; if it stays away, the query fails by itself.
         """
-        if batch is None or batch == self._told or self._clock() < self._tell_due_s:
+        if batch is not None and self._reading.acquire(blocking=False):
+            try:
+                self._tell(batch)
+            finally:
+                self._reading.release()
+
+    def _tell(self, batch: int) -> None:
+        if batch == self._told or self._clock() < self._tell_due_s:
             return
         if not self._checkpoint.has_committed(SOURCE_LIFE, batch):
             return
-        if not self._reading.acquire(blocking=False):
-            return  # the next one has begun: its end is told
-        try:
-            if self.tell_committed():
-                self._told = batch
-            else:
-                self._tell_due_s = self._clock() + AGAIN_S
-        finally:
-            self._reading.release()
+        if self.tell_committed():
+            self._told = batch
+        else:
+            self._tell_due_s = self._clock() + AGAIN_S
 
     def tell_committed(self) -> bool:
         """Say that all is done that Spark has committed, if there is any. False: not possible."""

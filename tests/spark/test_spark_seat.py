@@ -11,6 +11,7 @@ import pytest
 from broker_process import BrokerProcess
 from iggy_client import Client
 from iggy_spark import options
+from iggy_spark import seat as seat_module
 from iggy_spark.errors import BrokerRefused, Fenced
 from iggy_spark.seat import Seat
 from waiting import wait_until
@@ -39,11 +40,26 @@ def other(broker: BrokerProcess, topic: Topic) -> Iterator[Client]:
 def test_a_driver_is_the_only_member_and_leaves(topic: Topic) -> None:
     with closing(seat_of(topic)) as seat:
         assert seat.take(contact_s=CONTACT_S)
+        topic.send(0, [b"m"] * 5)
         seat.keep()
         during = topic.members(GROUP)
 
     assert (during, topic.members(GROUP)) == (1, 0)
-    assert topic.stored(GROUP, 0) is None
+
+
+def test_the_group_has_no_lag(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seat_module, "ENDS_S", 0.0)
+    topic.send(0, [b"m"] * 5)
+    with closing(seat_of(topic)) as seat:
+        assert seat.take(contact_s=CONTACT_S)
+        seat.keep()
+        first = [topic.stored(GROUP, partition) for partition in (0, 1)]
+        topic.send(0, [b"m"] * 2)
+        topic.send(1, [b"m"])
+        seat.keep()
+
+    assert first == [4, None]
+    assert [topic.stored(GROUP, partition) for partition in (0, 1)] == [6, 0]
 
 
 def test_a_second_driver_does_not_begin(topic: Topic, other: Client) -> None:

@@ -11,9 +11,9 @@ from iggy_spark.errors import OptionError
 from iggy_spark.job_config import JobConfig
 from iggy_spark.retry import Policy
 from iggy_spark.source_config import SourceConfig
+from sink_jobs import LOGIN
 from source_files import source_job, source_of
 
-LOGIN = {"IGGY_USERNAME": "iggy", "IGGY_PASSWORD": "a secret"}
 POSTGRES = {
     "url": "postgresql://db.example:5432/shop",
     "tables": ["public.orders"],

@@ -71,13 +71,23 @@ def test_a_batch_is_told_once_when_spark_has_committed_it(scene: Scene) -> None:
 
 def test_nothing_is_told_while_a_batch_is_read(scene: Scene) -> None:
     scene.plan(0, {"n": 5})
-    scene.commit(0)
-    with scene.progress.reading():
+    with scene.progress.reading(0):
+        scene.commit(0)
         scene.progress.tell(0)
         during = list(scene.source.told)
     scene.progress.tell(0)
 
     assert (during, scene.source.told) == ([], [{"n": 5}])
+
+
+def test_the_batch_before_is_told_before_the_next_is_read(scene: Scene) -> None:
+    scene.plan(0, {"n": 5})
+    scene.commit(0)
+    scene.plan(1, {"n": 9})
+    with scene.progress.reading(1):
+        first = list(scene.source.told)
+    with scene.progress.reading(1):  # and not again
+        assert scene.source.told == first == [{"n": 5}]
 
 
 def test_a_system_that_is_away_is_told_later(scene: Scene) -> None:

@@ -46,15 +46,13 @@ def arm(moment: str, batch: int) -> None:
     from iggy_spark.source_progress import SourceListener, SourceProgress
     from iggy_spark.source_task import Carried
 
-    seen = {"planned": -1}
-    reading, remember, tell = SourceProgress.reading, SourceListener.remember, SourceProgress.tell
+    reading, remember, tell = SourceProgress.reading, SourceListener.remember, SourceProgress._tell
 
     @contextmanager
-    def dying_reading(self: SourceProgress) -> Iterator[None]:
-        seen["planned"] += 1
-        if moment == "planned" and seen["planned"] == batch:
+    def dying_reading(self: SourceProgress, number: int) -> Iterator[None]:
+        if moment == "planned" and number == batch:
             die()
-        with reading(self):
+        with reading(self, number):
             yield
 
     def dying_remember(self: SourceListener, number: int, result: Carried) -> None:
@@ -62,18 +60,17 @@ def arm(moment: str, batch: int) -> None:
             die()
         remember(self, number, result)
 
-    def dying_tell(self: SourceProgress, number: int | None) -> None:
-        is_over = number is not None and number >= batch
-        is_over = is_over and self._checkpoint.has_committed(SOURCE_LIFE, batch)
+    def dying_tell(self: SourceProgress, number: int) -> None:
+        is_over = number >= batch and self._checkpoint.has_committed(SOURCE_LIFE, batch)
         if moment == "committed" and is_over:
             die()
         tell(self, number)
         if moment == "told" and is_over:
             die()
 
-    SourceProgress.reading = dying_reading  # type: ignore[method-assign]
+    SourceProgress.reading = dying_reading  # type: ignore[assignment,method-assign]
     SourceListener.remember = dying_remember  # type: ignore[assignment,method-assign]
-    SourceProgress.tell = dying_tell  # type: ignore[assignment,method-assign]
+    SourceProgress._tell = dying_tell  # type: ignore[assignment,method-assign]
 
 
 if __name__ == "__main__":
