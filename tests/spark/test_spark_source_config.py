@@ -12,6 +12,7 @@ from iggy_spark.job_config import JobConfig
 from iggy_spark.retry import Policy
 from iggy_spark.source_config import SourceConfig
 from sink_jobs import LOGIN
+from source_blocks import SYSTEMS
 from source_files import source_job, source_of
 
 POSTGRES = {
@@ -80,6 +81,13 @@ def test_every_type_has_its_block(kind: str, block: dict[str, Any]) -> None:
     config = source_of(source_job(kind=kind, **{f"source__{kind.lower()}": block}))
 
     assert getattr(config.source, kind.lower()) is not None
+
+
+@pytest.mark.parametrize("kind", SYSTEMS)
+def test_what_a_resource_may_say_a_job_takes(kind: str) -> None:
+    config = source_of(source_job(kind=kind, **{f"source__{kind.lower()}": SYSTEMS[kind]}))
+
+    assert config.source.type == kind
 
 
 @pytest.mark.parametrize(
