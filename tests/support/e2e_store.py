@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow.fs import S3FileSystem
@@ -11,6 +13,13 @@ from object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore
 
 PORT = 8333  # what SeaweedFS has by itself
 KEYS = "lake-keys"
+
+
+class Server(Protocol):
+    """A process on this machine that pods should reach."""
+
+    host: str
+    port: int
 
 
 def serve(kubectl: Kubectl, store: ObjectStore, *, name: str = "s3") -> None:
@@ -23,17 +32,17 @@ def reached() -> Document:
     return {"endpoint": f"http://s3:{PORT}", "pathStyle": True, "credentialsSecretName": KEYS}
 
 
-def service(name: str, store: ObjectStore) -> list[Document]:
+def service(name: str, server: Server, *, port: int = PORT) -> list[Document]:
     """A Service without pods, and the address that it leads to."""
-    port = {"name": name, "port": PORT, "targetPort": store.port, "protocol": "TCP"}
-    there = {"name": name, "port": store.port, "protocol": "TCP"}
+    front = {"name": name, "port": port, "targetPort": server.port, "protocol": "TCP"}
+    there = {"name": name, "port": server.port, "protocol": "TCP"}
     label = {"kubernetes.io/service-name": name}
     return [
         {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name},
-            "spec": {"ports": [port]},
+            "spec": {"ports": [front]},
         },
         {
             "apiVersion": "discovery.k8s.io/v1",
@@ -41,7 +50,7 @@ def service(name: str, store: ObjectStore) -> list[Document]:
             "metadata": {"name": name, "labels": label},
             "addressType": "IPv4",
             "ports": [there],
-            "endpoints": [{"addresses": [store.host]}],
+            "endpoints": [{"addresses": [server.host]}],
         },
     ]
 

@@ -32,10 +32,13 @@ _MISSING = "PostgreSQL's server is not on this machine: apt-get install postgres
 class Postgres:
     """One server on a free port. Its files are its user's alone: it refuses to run as root."""
 
-    def __init__(self, programs: Path, folder: Path, settings: Mapping[str, str]) -> None:
-        """`settings` are those of postgresql.conf."""
+    def __init__(
+        self, programs: Path, folder: Path, settings: Mapping[str, str], *, host: str = "127.0.0.1"
+    ) -> None:
+        """`settings` are those of postgresql.conf, `host` is the address where it listens."""
         self.folder = folder
-        self.port = _free_port()
+        self.host = host
+        self.port = _free_port(host)
         self.settings = dict(settings)
         self.process: subprocess.Popen[bytes] | None = None
         self._programs = programs
@@ -44,7 +47,7 @@ class Postgres:
     @property
     def url(self) -> str:
         """The database as the sink's block has it."""
-        return f"jdbc:postgresql://127.0.0.1:{self.port}/{DATABASE}"
+        return f"jdbc:postgresql://{self.host}:{self.port}/{DATABASE}"
 
     @property
     def source_url(self) -> str:
@@ -64,7 +67,7 @@ class Postgres:
         """A connection that commits by itself."""
         login: dict[str, Any] = {"user": USERNAME, "password": PASSWORD, **more}
         return psycopg.connect(
-            host="127.0.0.1", port=self.port, dbname=database, autocommit=True, **login
+            host=self.host, port=self.port, dbname=database, autocommit=True, **login
         )
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
@@ -88,6 +91,8 @@ class Postgres:
             "initdb", f"--pgdata={data}", f"--username={USERNAME}", f"--pwfile={secret}",
             "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync",
         )  # fmt: skip
+        with (data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all all scram-sha-256\n")  # by itself it knows loopback alone
         return self
 
     def secure(self, certificate: Path, key: Path) -> None:
@@ -105,7 +110,7 @@ class Postgres:
         """Start, and return when it takes connections."""
         fixed = {
             "port": str(self.port),
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": self.host,
             "unix_socket_directories": "",
         }
         settings = {**fixed, **self.settings}
@@ -181,15 +186,15 @@ def _programs() -> Path | None:
     return found[0].parent if found else None
 
 
-def _free_port() -> int:
+def _free_port(host: str) -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
 
 
 @contextmanager
-def running_postgres(**settings: str) -> Iterator[Postgres]:
+def running_postgres(*, host: str = "127.0.0.1", **settings: str) -> Iterator[Postgres]:
     """A server with an empty database for the length of a block."""
     programs = _programs()
     if programs is None:
@@ -198,7 +203,7 @@ def running_postgres(**settings: str) -> Iterator[Postgres]:
         pytest.skip(_MISSING)
     # Not in a test's own folder: that is its user's, and this server's user may not look into it.
     with tempfile.TemporaryDirectory(prefix="postgres-") as name:
-        server = Postgres(programs, Path(name), settings).make()
+        server = Postgres(programs, Path(name), settings, host=host).make()
         try:
             server.start()
             with server.connect("postgres") as connection:
