@@ -116,6 +116,36 @@ def test_the_job_starts_again_with_the_request_and_its_end_is_told(shop: LocalIn
     assert row.rejected == 0
 
 
+def test_times_reach_the_job_with_their_zone(shop: LocalInstance) -> None:
+    times = ("--from", "2026-03-29T01:00:00", "--to", "2026-03-29T05:00:00+02:00")
+
+    done = command(shop, "orders.lake", *times)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    block = job_of(shop)["redrive"]
+    assert (block["from"], block["to"]) == (
+        "2026-03-29T01:00:00+00:00",
+        "2026-03-29T05:00:00+02:00",
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        (("--from", "monday"), b"must be a time such as 2026-03-29T01:00:00Z"),
+        (("--from", "2026-03-29", "--to", "2026-03-28"), b"'--from': must be before --to"),
+    ],
+)
+def test_times_that_choose_nothing_ask_for_nothing(
+    shop: LocalInstance, times: tuple[str, ...], told: bytes
+) -> None:
+    done = command(shop, "orders.lake", *times)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert told in done.stderr
+    assert redrives.asked(shop.folders) == {}
+
+
 def test_programs_get_an_object_and_each_request_is_another(shop: LocalInstance) -> None:
     first = json.loads(command(shop, "orders.lake", "--output", "json").stdout)
     second = json.loads(command(shop, "orders.lake", "--output", "json").stdout)
@@ -248,17 +278,26 @@ def test_what_is_no_request_asks_for_nothing(tmp_path: Path) -> None:
     assert redrives.asked(folders) == {}
 
 
-def letter(sink: str, stage: str, kind: str, *, attempt: int = 1, time_us: int = 0) -> Message:
+def letter(
+    sink: str,
+    stage: str,
+    kind: str,
+    *,
+    attempt: int = 1,
+    time_us: int = 0,
+    of_us: int | None = None,
+) -> Message:
+    """`time_us` is its own time, `of_us` that of its message."""
     prefix = "iggy.dlq."
-    block = options_bytes(
-        (
-            Option.of(f"{prefix}sink", sink),
-            Option.of(f"{prefix}stage", stage),
-            Option.of(f"{prefix}error_class", kind),
-            Option.of(f"{prefix}attempt", attempt, ValueKind.UINT64),
-        )
-    )
-    return Message(b"x", headers=block, timestamp_us=time_us)
+    block = [
+        Option.of(f"{prefix}sink", sink),
+        Option.of(f"{prefix}stage", stage),
+        Option.of(f"{prefix}error_class", kind),
+        Option.of(f"{prefix}attempt", attempt, ValueKind.UINT64),
+    ]
+    if of_us is not None:
+        block.append(Option.of(f"{prefix}timestamp", of_us, ValueKind.UINT64))
+    return Message(b"x", headers=options_bytes(tuple(block)), timestamp_us=time_us)
 
 
 def test_letters_are_counted_by_kind() -> None:
@@ -282,6 +321,19 @@ def test_letters_are_counted_by_kind() -> None:
         ("other", "decode", 1, 1, False),
     ]
     assert (groups[1].first_us, groups[1].last_us) == (1, 3)
+
+
+def test_letters_are_chosen_by_the_times_of_their_messages() -> None:
+    kind = ("lake", "decode", "MalformedJson")
+    # The letter of 00:00:01 was put back later.
+    found = [letter(*kind, of_us=n * 1_000_000, time_us=9_000_000) for n in range(4)]
+    wish = Redrive("a", since="1970-01-01T00:00:01Z", until="1970-01-01T00:00:03Z")
+
+    left, chosen = counted(found, "lake", wish)
+
+    assert (left.chosen, left.letters, left.times[1]) == (False, 2, "1970-01-01T00:00:03Z")
+    assert (chosen.chosen, chosen.letters) == (True, 2)
+    assert chosen.times == ("1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z")
 
 
 def test_kinds_without_end_are_counted_together() -> None:
