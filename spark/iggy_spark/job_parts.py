@@ -20,10 +20,19 @@ JOB_FILE_BYTES_MAX = 1 << 20
 T = TypeVar("T")
 
 
+class BrokerTls(Part, frozen=True):
+    """How the broker's certificate is checked: see the options `tls.*` of the data source."""
+
+    ca_path: Text | None = None
+    server_name: Text | None = None
+
+
 class Broker(Part, frozen=True):
     """Where the broker is, and where the login: files, or else environment variables."""
 
     address: Text
+    tls: BrokerTls | None = None
+    """Without it nothing is encrypted."""
     credentials_path: Text | None = None
     username_env: Text = "IGGY_USERNAME"
     password_env: Text = "IGGY_PASSWORD"
@@ -231,10 +240,18 @@ def topic_options(config: JobFile, environ: Mapping[str, str]) -> dict[str, str]
     """
     return {
         **_login(config.broker, environ),
+        **_tls(config.broker.tls),
         "servers": config.broker.address,
         "stream": config.stream,
         "topic": config.topic,
     }
+
+
+def _tls(tls: BrokerTls | None) -> dict[str, str]:
+    if tls is None:
+        return {}
+    given = {"tls.caPath": tls.ca_path, "tls.serverName": tls.server_name}
+    return {"tls.enabled": "true", **{name: value for name, value in given.items() if value}}
 
 
 def _login(broker: Broker, environ: Mapping[str, str]) -> dict[str, str]:

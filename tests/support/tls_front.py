@@ -53,6 +53,7 @@ class TlsFront:
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._over = asyncio.Event()
+        self._writers: list[asyncio.StreamWriter] = []
         self._thread = threading.Thread(target=self._run, name="tls front", daemon=True)
 
     @property
@@ -85,10 +86,15 @@ class TlsFront:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in self._writers:  # clients in other processes may never close theirs
+            writer.transport.abort()
+        closed = (writer.wait_closed() for writer in self._writers)
+        await asyncio.gather(*closed, return_exceptions=True)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         inner_reader, inner_writer = await asyncio.open_connection(*self._target)
+        self._writers += [writer, inner_writer]
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_pump(reader, inner_writer))
