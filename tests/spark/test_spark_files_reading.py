@@ -91,9 +91,9 @@ def test_a_file_that_shows_up_late_is_found(folder: Folder) -> None:
     end, _ = step(of, of.first())
 
     aged(folder, "c", 60, now_s=now_s)  # of the same time, a name that sorts before
-    aged(folder, "b", 69, now_s=now_s)
+    aged(folder, "b", HOUR_S, now_s=now_s)
     end, found = step(of, end)
-    aged(folder, "a", 600, now_s=now_s)  # this one is too late
+    aged(folder, "a", HOUR_S + 61, now_s=now_s)  # this one is too late
 
     assert found == ["b", "c"]
     assert step(of, end) == (end, [])
@@ -233,6 +233,18 @@ def test_a_position_stays_small_however_many_files_have_one_time() -> None:
 
     assert not any(map(News(at).has, found))
     assert News(at).has(File(7, "99999", 1, "t"))
+
+
+def test_of_very_many_files_the_last_ones_are_remembered() -> None:
+    at = At()
+    for first in range(0, 5000, 500):
+        some = [File(n, f"{n:05}", 1, "t") for n in range(first, first + 500)]
+        at = moved(at, [Span(file, 0, None) for file in some], None, window_us=1_000_000)
+        assert len(at.entries()) <= files_position.READ_MAX
+
+    assert not any(News(at).has(File(n, f"{n:05}", 1, "t")) for n in range(4000, 5000, 100))
+    assert News(at).has(File(4100, "late", 1, "t"))
+    assert not News(at).has(File(100, "too late", 1, "t"))
 
 
 def test_files_that_wait_are_found_after_a_large_one_that_is_newer() -> None:

@@ -46,7 +46,7 @@ class PlayedFeed(PlayedServer):
             at = int(asked.get("at", 0))
             following = at + self.page
             if following < len(shown):
-                rest = "".join(f"&after={asked['after']}" if "after" in asked else "")
+                rest = f"&after={asked['after']}" if "after" in asked else ""
                 headers["Link"] = (
                     f'</items?at=0>; rel="first", </items?at={following}{rest}>; rel=next'
                 )

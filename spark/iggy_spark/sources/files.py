@@ -24,6 +24,7 @@ from iggy_spark.sources.files_position import At, News, Span
 
 FILES_MAX: Final = 1_000  # of a batch
 PLAN_BYTES_MAX: Final = 512 << 10  # names of the files of a batch, in JSON
+LATE_US: Final = 3600 * 1_000_000  # a file that shows up late may be so much older than one read
 PARTS_MAX: Final = 16  # of a batch, a task each
 ROWS_MAX: Final = 1_000  # of a record batch
 ROWS_BYTES_MAX: Final = 4 << 20  # of a record batch; one message may be more
@@ -77,7 +78,8 @@ class FilesSource:
             return start
         batch = self._plan(at, found, messages_max)
         waiting = found[len(batch)] if len(batch) < len(found) else None
-        end = files_position.moved(at, batch, waiting, window_us=self._settle_us)
+        window_us = max(LATE_US, self._settle_us)
+        end = files_position.moved(at, batch, waiting, window_us=window_us)
         return files_position.to_json(end)
 
     def _next(self, at: At, count: int) -> list[File]:

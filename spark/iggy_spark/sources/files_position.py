@@ -22,7 +22,7 @@ from iggy_spark.errors import OffsetFormatError
 from iggy_spark.sources.base import Position
 from iggy_spark.sources.files_place import File
 
-READ_MAX: Final = 2_000  # files in `read`; beyond that `after` moves on
+READ_MAX: Final = 2_000  # files in `read`; of more the newer half stays
 DIGEST_BYTES: Final = 8
 _ENTRY_BYTES: Final = 8 + DIGEST_BYTES  # a time and a digest
 
@@ -126,6 +126,8 @@ def _pruned(
     if not found:
         return start.after, found
     floor_us = max(0, found[-1][0] - window_us)  # what is older than this has come too late
+    if len(found) > READ_MAX:
+        floor_us = max(floor_us, found[-READ_MAX // 2][0])
     if waiting is not None:
         floor_us = min(floor_us, waiting.time_us)
     after = max(start.after, (floor_us, ""))  # a time without a name is before all files of it
