@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from files_cases import INCARNATION, PlayedTask, offsets_of, portions, sink, wanted
-from iggy_spark import s3
+from files_cases import INCARNATION, PAYLOAD, PlayedTask, offsets_of, portions, sink, wanted
+from iggy_spark import blocks, s3
 from iggy_spark.errors import Fenced, SinkError
 from iggy_spark.offsets import OffsetRange
+from iggy_spark.retry import Policy, Retry
 from iggy_spark.sinks.base import without
 from iggy_spark.sinks.files import FilesSink
-from lakes import BucketLake
-from object_store import ObjectStore
+from lakes import BucketLake, block_of
+from object_store import ObjectStore, running_object_store
 
 SPAN = wanted(0, 10)
 WHOLE = {0: ((0, 10),)}
@@ -265,3 +266,30 @@ def test_addresses(text: str, found: tuple[str, str] | None) -> None:
         return
     with pytest.raises(ValueError, match="no address such as s3a://bucket/folder"):
         s3.parse_address(text)
+
+
+def test_a_store_that_is_away_for_a_while_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    with running_object_store(tmp_path / "store") as store:
+        lake = BucketLake(store, tmp_path / "local")
+        sink(lake)
+        waits: list[float] = []
+
+        def back(pause_s: float) -> None:
+            waits.append(pause_s)
+            if store.process is not None and store.process.poll() is not None:
+                store.start()
+
+        block = blocks.Files(lake.path, partition_by=["month"], s3=block_of(lake.connection))
+        made = FilesSink(block, PAYLOAD, retry=Retry(Policy(timeout_s=60), sleep=back))
+        made.prepare(INCARNATION)
+        span = wanted(0, 6)
+        store.kill()
+
+        done = made.write_task(span, portions(span), PlayedTask())
+
+        assert (done.rows, offsets_of(lake)) == (6, list(range(6)))
+        assert waits
+        store.kill()
+        assert made.prepare(INCARNATION) == {0: ((0, 6),)}
+        assert lake.left() == []

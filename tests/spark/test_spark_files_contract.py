@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import pytest
 
 from iggy_spark import blocks
 from iggy_spark.sinks.files import FilesSink
-from lakes import Lake, block_of, rows_of
+from lakes import BucketLake, Lake, block_of, rows_of
 from sink_cases import declare
 from sink_contract import Row, SinkContract, Target
 
 
 @dataclass(frozen=True)
 class FilesTarget:
-    """Files below a folder or an address. They take every row, and a bucket that is away is
-    retried by its own library.
-    """
+    """Files below a folder or an address. They take every row."""
 
     lake: Lake
 
@@ -33,8 +32,12 @@ class FilesTarget:
     def refusing(self) -> None:
         return None
 
-    def away(self) -> None:
-        return None
+    def away(self) -> FilesTarget | None:
+        if not isinstance(self.lake, BucketLake):
+            return None
+        gone = copy(self.lake)
+        gone.connection = replace(gone.connection, endpoint="http://127.0.0.1:9")
+        return FilesTarget(gone)
 
 
 class TestFiles(SinkContract):

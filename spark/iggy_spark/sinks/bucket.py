@@ -90,22 +90,25 @@ class BucketPlace:
             raise
 
     def publish(self, attempt: Path, files: Mapping[str, str], confirm: Callable[[], None]) -> None:
-        """Upload the files, then let them appear."""
+        """Upload the files, then let them appear. A second time is as a second task: notes and
+        uploads of the first are dropped or carried out.
+        """
+        uploads: list[Staged] = []
         try:
-            uploads: list[Staged] = []
-            try:
-                for name, place in files.items():
-                    uploads.append(self._bucket.stage(place.removeprefix("./"), attempt / name))
-                confirm()
-            except BaseException:
-                self._abort(uploads)
-                raise
-            if len(uploads) == 1:
-                self._complete_one(uploads[0])
-            elif uploads:
-                self._complete_all(uploads)
-        finally:
-            shutil.rmtree(attempt, ignore_errors=True)
+            for name, place in files.items():
+                uploads.append(self._bucket.stage(place.removeprefix("./"), attempt / name))
+            confirm()
+        except BaseException:
+            self._abort(uploads)
+            raise
+        if len(uploads) == 1:
+            self._complete_one(uploads[0])
+        elif uploads:
+            self._complete_all(uploads)
+
+    def leave(self, attempt: Path) -> None:
+        """What was uploaded is in the store."""
+        shutil.rmtree(attempt, ignore_errors=True)
 
     def _complete_one(self, staged: Staged) -> None:
         if not self._bucket.complete(staged) and not self._bucket.exists(staged.key):

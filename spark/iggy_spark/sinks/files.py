@@ -18,12 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from iggy_spark import blocks, s3
 from iggy_spark.errors import SinkError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.payload import Payload
+from iggy_spark.retry import Policy, Retry, TransientError
 from iggy_spark.sinks import file_names
 from iggy_spark.sinks.base import Portion, Spans, Task, Written, merge
 from iggy_spark.sinks.bucket import BucketPlace
@@ -32,6 +33,8 @@ from iggy_spark.sinks.folder import FolderPlace
 from iggy_spark.sinks.range_files import RangeWriter, TemporaryFile, check_partition_by
 from iggy_spark.sinks.rows import rejected, table_fields
 from iggy_spark.state import write_durably
+
+T = TypeVar("T")
 
 REJECTED: Final = "_rejected"
 EMPTY: Final = "_empty"
@@ -61,8 +64,12 @@ class Place(Protocol):
     def publish(self, attempt: Path, files: Mapping[str, str], confirm: Callable[[], None]) -> None:
         """Let the files of an attempt (name there → path here) appear, all or none.
 
-        `confirm` raises if this driver may not write any more. Raises OSError, StoreError.
+        `confirm` raises if this driver may not write any more. Raises OSError, StoreError; after
+        StoreAway it can be called again.
         """
+
+    def leave(self, attempt: Path) -> None:
+        """An attempt will not be published any more, or is."""
 
 
 class FilesSink:
@@ -71,8 +78,10 @@ class FilesSink:
     exactly_once = True
     keeps_place = True
 
-    def __init__(self, settings: blocks.Files, payload: Payload) -> None:
-        """Touches nothing yet.
+    def __init__(
+        self, settings: blocks.Files, payload: Payload, *, retry: Retry | None = None
+    ) -> None:
+        """Touches nothing yet. `retry` is for stores, on top of their library's own.
 
         Raises:
             OptionError: a column of `partitionBy` cannot name folders, or the format cannot hold
@@ -83,6 +92,7 @@ class FilesSink:
         check_format(settings.format, fields, settings.partition_by)
         self._settings = settings
         self._payload = payload
+        self._retry = retry or Retry(Policy(timeout_s=0))
         self._place: Place = (
             BucketPlace(settings.path, settings.s3.connection())
             if s3.is_address(settings.path)
@@ -103,21 +113,35 @@ class FilesSink:
     def prepare(self, incarnation: str) -> Mapping[int, Spans]:
         """Finish or drop what was interrupted, and see what is there."""
         try:
-            self._place.settle(incarnation)
+            self._asking(lambda: self._place.settle(incarnation), "cannot be put in order")
         except (OSError, ValueError, s3.StoreError) as error:
             raise self._failed("cannot be put in order", error) from error
         return self.held(incarnation)
 
+    def _asking(self, work: Callable[[], T], what: str) -> T:
+        """Carry something out that a store may put off."""
+
+        def once() -> T:
+            try:
+                return work()
+            except s3.StoreAway as error:
+                raise TransientError(str(error), cause="unreachable") from error
+
+        return self._retry.call(once, what=f"files.path: {self._settings.path} {what}")
+
     def held(self, incarnation: str) -> Mapping[int, Spans]:
         """What is there, by the names of the files."""
-        spans: dict[int, list[tuple[int, int]]] = {}
         try:
-            for name in self._place.names():
-                found = file_names.parse(name)
-                if found is not None and found.incarnation == incarnation:
-                    spans.setdefault(found.partition, []).append((found.first, found.end))
+            return self._asking(lambda: self._spans(incarnation), "cannot be read")
         except (OSError, ValueError, s3.StoreError) as error:
             raise self._failed("cannot be read", error) from error
+
+    def _spans(self, incarnation: str) -> dict[int, Spans]:
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for name in self._place.names():
+            found = file_names.parse(name)
+            if found is not None and found.incarnation == incarnation:
+                spans.setdefault(found.partition, []).append((found.first, found.end))
         return {partition: merge(found) for partition, found in sorted(spans.items())}
 
     def write_task(self, wanted: OffsetRange, portions: Iterable[Portion], task: Task) -> Written:
@@ -133,7 +157,12 @@ class FilesSink:
             # From here on the files stay until they are in place, whatever happens: a note may
             # already promise them.
             places = {file.path.name: f"{file.folder}/{name}{file.path.suffix}" for file in files}
-            self._place.publish(attempt, places, task.confirm)
+            try:
+                self._asking(
+                    lambda: self._place.publish(attempt, places, task.confirm), "cannot be written"
+                )
+            finally:
+                self._place.leave(attempt)
         except (OSError, s3.StoreError) as error:
             raise self._failed("cannot be written", error) from error
         return Written(

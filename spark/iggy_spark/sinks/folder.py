@@ -82,6 +82,9 @@ class FolderPlace:
             entry.unlink()
         attempt.rmdir()
 
+    def leave(self, attempt: Path) -> None:
+        """What is still there may be promised by a note: the next start decides."""
+
     def _rename_all(self, attempt: Path, renames: Mapping[str, str]) -> None:
         """Move files to their places; those that are there already were moved before a crash."""
         folders = set()

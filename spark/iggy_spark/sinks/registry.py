@@ -60,7 +60,7 @@ def _build(
             from iggy_spark.sinks.files import FilesSink
 
             assert sink.files is not None, "checked with the configuration"
-            return FilesSink(sink.files, config.payload)
+            return FilesSink(sink.files, config.payload, retry=retry)
         case "Console":
             from iggy_spark.sinks.console import ConsoleSink
 
