@@ -142,6 +142,7 @@ class Checkpoint:
 
 def check_lives(known: Collection[str], incarnation: str, *, restart: bool) -> None:
     """See `Checkpoint.check_incarnation`; `known` are those that the job has read."""
+    known = set(known) - {SOURCE_LIFE}  # of a source: what was declared tells that
     if restart or not known or incarnation in known:
         return
     raise TopicRecreated(

@@ -207,6 +207,17 @@ class Connection(Calls):
         target = (Consumer.plain(consumer), self._options.stream, self._options.topic, partition)
         self.call(lambda client: move_offset(client, *target, offset))
 
+    def forget_group(self, group: str) -> None:
+        """Delete a consumer group, unless it has members or is not there."""
+        options = self._options
+
+        def work(client: Client) -> None:
+            found = client.get_group(options.stream, options.topic, group)
+            if found is not None and not found.group.members_count:
+                client.delete_group(options.stream, options.topic, group)
+
+        self.call(work)
+
 
 def topic_names(reach: Reach) -> list[TopicName]:
     """All topics that this login may see.

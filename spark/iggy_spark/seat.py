@@ -2,18 +2,19 @@
 that a second driver does not begin.
 
 Nothing is read there. So that nobody takes the group for one that falls behind, the ends of the
-topic are stored as its offsets now and then.
+topic are stored as its offsets now and then, and the group goes with its member.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from iggy_spark.connections import Connection
-from iggy_spark.errors import BrokerUnavailable
+from iggy_spark.errors import BrokerRefused, BrokerUnavailable
 from iggy_spark.job_mirror import join_within
 from iggy_spark.membership import Occupied
 from iggy_spark.mirror import Mirror
@@ -30,6 +31,8 @@ class Seat:
     def __init__(self, options: ReadOptions, *, should_stop: Callable[[], bool]) -> None:
         """Opens nothing. `should_stop` is looked at while waiting for others to leave the group."""
         self._connection = Connection(replace(options, retry_timeout_ms=0))
+        assert options.consumer_group is not None, "checked with the options"
+        self._group = options.consumer_group
         self._mirror = Mirror(options, waits=False)
         self._should_stop = should_stop
         self._incarnation = ""
@@ -65,8 +68,12 @@ class Seat:
             self._due_s = time.monotonic() + AGAIN_S
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group, and let it go. Whoever uses this again joins again."""
         self._mirror.close()
+        if self._incarnation:
+            self._incarnation = ""
+            with suppress(BrokerRefused, BrokerUnavailable):  # it only looks unused
+                self._connection.forget_group(self._group)
 
     def _join(self) -> None:
         if self._incarnation and self._mirror.join(self._incarnation):
@@ -77,5 +84,5 @@ class Seat:
 
     def _store_ends(self) -> None:
         found = self._connection.topic_state()
-        if str(found.incarnation) == self._incarnation:
-            self._mirror.store(Offsets(found.name, self._incarnation, found.ends))
+        self._incarnation = str(found.incarnation)
+        self._mirror.store(Offsets(found.name, self._incarnation, found.ends))

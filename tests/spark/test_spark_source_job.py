@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import dying_source_job
 from iggy_spark import job_check
 from iggy_spark.checkpoint import SOURCE_LIFE
-from iggy_spark.errors import EXIT_CONFIGURATION, BrokerRefused, OptionError, SinkError
+from iggy_spark.errors import EXIT_CONFIGURATION, BadRow, BrokerRefused, OptionError, SinkError
 from iggy_spark.sources import registry
 from iggy_spark.sources.base import message_id
 from iggy_wire.primitives import partition_of_key
@@ -87,6 +87,15 @@ def test_a_path_in_the_messages_gives_the_key(
     for message in arrived(topic):
         key = str(json.loads(message.payload)["number"]).encode()
         assert message.partition == partition_of_key(key, 2)
+
+
+def test_two_rights_are_enough(spark: SparkSession, topic: Topic, setup: SourceSetup) -> None:
+    user = topic.user(read_topic=True, send_messages=True)
+    setup.login = {"IGGY_USERNAME": user["username"], "IGGY_PASSWORD": user["password"]}
+
+    setup.run(spark)
+
+    assert numbers(topic) == list(range(500))
 
 
 def test_the_next_run_goes_on(spark: SparkSession, topic: Topic, setup: SourceSetup) -> None:
@@ -160,6 +169,26 @@ def test_a_source_that_cannot_be_read_names_the_system(
         setup.run(spark)
 
     assert not (setup.checkpoint / SOURCE_LIFE).exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [("Parquet", b"not at all"), ("Csv", b"a,a\n1,2\n")],
+    ids=["in the plan", "in a task"],
+)
+def test_what_goes_wrong_beside_the_driver_is_told_in_its_own_words(
+    spark: SparkSession, topic: Topic, tmp_path: Path, kind: str, data: bytes
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "broken").write_bytes(data)
+    block = {"path": str(folder), "format": kind, "settle": "0ms"}
+    setup = SourceSetup(topic, tmp_path, type="Files", files=block)
+
+    with pytest.raises(BadRow, match=r"files\.path: .*broken"):
+        setup.run(spark)
+
+    assert arrived(topic) == []
 
 
 def test_a_topic_that_is_not_there_is_named(
