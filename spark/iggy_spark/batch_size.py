@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pyspark.sql.streaming.datasource import (
+from iggy_spark.offsets import Advance, Kept, Place, TopicState, limit_end, rows_within
+from iggy_spark.options import ReadOptions
+from iggy_spark.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
 )
-
-from iggy_spark.offsets import Advance, Kept, Place, TopicState, limit_end, rows_within
-from iggy_spark.options import ReadOptions
 from iggy_spark.topics import Topics
 
 SAMPLE_MESSAGES: Final = 16  # to learn how large messages are

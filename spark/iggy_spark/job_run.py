@@ -11,7 +11,7 @@ from typing import Protocol
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from iggy_spark import errors, job_file, running_query, session
+from iggy_spark import errors, job_file, running_query, session, spark_versions
 from iggy_spark.errors import IggySparkError
 from iggy_spark.job import Job, RunSpark
 from iggy_spark.job_config import JobConfig
@@ -70,6 +70,7 @@ def job_of(
     Raises:
         OptionError: the configuration is wrong.
     """
+    spark_versions.check_job()
     if isinstance(config, SourceConfig):
         return SourceJob(config, environ, reporter, stop=stop, running=running)
     return Job(config, environ, reporter, stop=stop, running=running)

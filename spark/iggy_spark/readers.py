@@ -15,7 +15,6 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from iggy_spark import offsets, pushdown, starts
 from iggy_spark.batch_size import BatchSize
@@ -27,6 +26,7 @@ from iggy_spark.offsets import OffsetRange, Offsets, QueryOffsets, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_spark.retention import RetentionWatch
 from iggy_spark.selection import TopicName
+from iggy_spark.spark_versions import ReadLimit, SupportsTriggerAvailableNow
 from iggy_spark.tails import Tails
 from iggy_spark.topics import Topics
 
@@ -124,7 +124,10 @@ class IggyFilteringReader(IggyBatchReader):
 
 
 class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches. Lives in one helper process beside the driver for the whole query."""
+    """Micro-batches. Lives in one helper process beside the driver for the whole query.
+
+    As Spark 4.2 and newer want it; `bounded_reader` has the one for 4.1.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         """Opens nothing: Spark pickles a second instance into the tasks."""
@@ -158,9 +161,18 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """End of the next micro-batch. `start` is the end of the last finished one: mirror it."""
+        done = self._checked(start)
+        return self._next_end(done, limit, done=done).to_json()
+
+    def _next_end(
+        self, start: QueryOffsets, limit: ReadLimit, *, done: QueryOffsets | None
+    ) -> QueryOffsets:
+        """End of a micro-batch that begins at `start`. What is below `done` is finished; None is
+        where nobody knows of anything that is.
+        """
         self._looked = True
         for _ in range(PLANS_MAX):
-            end = self._planned(start, limit)
+            end = self._planned(start, limit, done=done)
             if self._tails.is_sure:
                 return end
             # The connection broke meanwhile: what answers now may be an older copy of the broker.
@@ -168,19 +180,21 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
             f"the connection to the broker broke {PLANS_MAX} times while a batch was planned"
         )
 
-    def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        done = self._checked(start)
-        replaced = self._tails.look(done)
+    def _planned(
+        self, start: QueryOffsets, limit: ReadLimit, *, done: QueryOffsets | None
+    ) -> QueryOffsets:
+        replaced = self._tails.look(start)
         found = self._states()
-        self._mirrors.store(done, found)
-        if done != self._initial:
-            self._first.forget(done, found)
+        if done is not None:
+            self._mirrors.store(done, found)
+            if done != self._initial:
+                self._first.forget(done, found)
         if self._available_now:
             # Taken once, so that the run ends however fast producers are.
             self._target = found if self._target is None else self._target
             found = self._target
         advance = offsets.advance(
-            done,
+            start,
             found,
             fail_on_data_loss=self._options.fail_on_data_loss,
             restart_recreated=self._options.on_topic_recreated == "restart",
@@ -192,7 +206,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
         if not self._available_now and self._size.holds_back(waiting):
             return start
         rows_max = self._size.rows_max(advance, found, limit)
-        return self._tails.mark(offsets.limit_end(advance, rows_max), done).to_json()
+        return self._tails.mark(offsets.limit_end(advance, rows_max), start)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The ends as last seen, for the query's progress. A replayed batch has seen none yet."""

@@ -57,9 +57,12 @@ class IggyDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A streaming read of the columns in `schema`."""
+        from iggy_spark import spark_versions
+        from iggy_spark.bounded_reader import BoundedStreamReader
         from iggy_spark.readers import IggyStreamReader
 
-        return IggyStreamReader(self._options("stream", schema))
+        kind = IggyStreamReader if spark_versions.HAS_READ_LIMITS else BoundedStreamReader
+        return kind(self._options("stream", schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write of frames of this schema."""
@@ -81,15 +84,13 @@ class IggyDataSource(DataSource):
         Raises:
             OptionError: a column does not exist or has another type.
         """
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        from iggy_spark import arrow, options
+        from iggy_spark import arrow, options, spark_versions
         from iggy_spark.errors import OptionError
 
         parsed = options.parse(self._raw, mode=mode)
         columns = options.check_columns(schema.fieldNames(), parsed.payload.format)
         wanted = replace(parsed, columns=columns)
-        ours, given = arrow.arrow_schema(wanted), to_arrow_schema(schema, timezone="UTC")
+        ours, given = arrow.arrow_schema(wanted), spark_versions.arrow_schema(schema)
         for column in columns:
             if not ours.field(column).equals(given.field(column)):
                 raise OptionError(

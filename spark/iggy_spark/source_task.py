@@ -18,7 +18,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from iggy_spark import driver_mark, no_pandas
 from iggy_spark.absence import Notice
@@ -30,6 +29,7 @@ from iggy_spark.source_config import SourceConfig
 from iggy_spark.source_keys import with_keys
 from iggy_spark.sources import registry
 from iggy_spark.sources.base import Freezing, Position, Source
+from iggy_spark.spark_versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from iggy_spark.write_options import WriteOptions
 
 no_pandas.settle()
