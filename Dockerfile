@@ -1,4 +1,4 @@
-# The three images of IggyKube, each a stage: broker, operator, spark. docs/images.md tells what is in them.
+# The images of IggyKube, each a stage: broker, operator, spark; spark-4.1 on request. docs/images.md tells what is in them.
 #
 #   make images                                                    with buildah, podman or docker, whatever is there
 #   docker build --target broker --tag iggykube/broker:0.1.0 .     by hand
@@ -6,7 +6,7 @@
 # No stage names an address: packages come from where the machine's own configuration says (docs/images.md, "Behind a proxy").
 ARG BASE=debian:bookworm-slim
 
-# What all three begin with, with Debian's updates of the day that `make images ARGS=--force` last changed the variable.
+# What all begin with, with Debian's updates of the day that `make images ARGS=--force` last changed the variable.
 FROM ${BASE} AS base
 ARG REFRESHED=never
 RUN apt-get update --quiet \
@@ -24,18 +24,19 @@ RUN apt-get update --quiet \
         gcc libc6-dev python3-dev python3-venv
 WORKDIR /src
 RUN python3 -m venv /opt/iggykube
-COPY images/steps/install-chosen images/steps/machine.sh images/steps/trim images/steps/
+COPY images/steps/install-chosen images/steps/machine.sh images/steps/move-spark images/steps/trim images/steps/
 
 # Which packages each image gets, from the lock. PyArrow brings a header that the kernel is compiled with.
 FROM base AS chosen
 WORKDIR /src
-COPY requirements.lock pyproject.toml images/steps/locked.py ./
+COPY requirements.lock pyproject.toml images/steps/locked.py images/spark-4.1/pyspark.lock ./
 RUN mkdir /chosen \
     && python3 locked.py packages setuptools wheel >/chosen/tools \
     && python3 locked.py packages cython msgspec pyarrow xxhash >/chosen/code \
     && python3 locked.py extra broker >/chosen/broker \
     && python3 locked.py extra operator >/chosen/operator \
-    && python3 locked.py extra spark sinks >/chosen/spark
+    && python3 locked.py extra spark sinks >/chosen/spark \
+    && python3 locked.py extra spark instead pyspark.lock >/chosen/spark-4.1
 
 # Our own code as it is laid over the libraries, with the compiled kernel: without it the build fails.
 FROM tools AS code
@@ -64,15 +65,15 @@ COPY --from=chosen /chosen/tools /chosen/operator /chosen/
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     images/steps/install-chosen tools operator && images/steps/trim
 
-# Spark is moved to where its images have it; Python finds it through a link.
 FROM tools AS spark-libraries
 COPY --from=chosen /chosen/tools /chosen/spark /chosen/
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    images/steps/install-chosen tools spark && images/steps/trim keep-pip \
-    && mv /opt/iggykube/lib/python3.11/site-packages/pyspark /opt/spark \
-    && ln -s /opt/spark /opt/iggykube/lib/python3.11/site-packages/pyspark \
-    && rm -rf /opt/spark/examples /opt/spark/data /opt/spark/jars/*-osx-* /opt/spark/jars/*-windows-* \
-    && mkdir -p /opt/spark/conf
+    images/steps/install-chosen tools spark && images/steps/trim keep-pip && images/steps/move-spark
+
+FROM tools AS spark-4.1-libraries
+COPY --from=chosen /chosen/tools /chosen/spark-4.1 /chosen/
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    images/steps/install-chosen tools spark-4.1 && images/steps/trim keep-pip && images/steps/move-spark
 
 # What Spark runs on. The folder: Java's package links a page into it, and the slim base has none.
 FROM base AS java
@@ -82,18 +83,23 @@ RUN mkdir --parents /usr/share/man/man1 \
         libnss-wrapper openjdk-17-jre-headless tini \
     && apt-get clean && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/debconf/*-old
 
-# s3a:// for Spark. What Spark has already, in a newer version, is left out.
-FROM java AS spark-jars
+FROM java AS maven
 RUN apt-get update --quiet \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends maven
-COPY images/steps/machine.sh images/spark/pom.xml images/spark/jars.sha256 /src/
 WORKDIR /src
+COPY images/steps/fetch-jars images/steps/machine.sh ./
+
+# s3a:// for Spark.
+FROM maven AS spark-jars
+COPY images/spark/pom.xml images/spark/jars.sha256 ./
 RUN --mount=type=secret,id=maven --mount=type=secret,id=java-ca --mount=type=cache,target=/root/.m2/repository \
-    . ./machine.sh \
-    && $MAVEN dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=/jars \
-        -DexcludeGroupIds=io.netty,org.apache.httpcomponents,org.slf4j,commons-codec,commons-logging \
-    && cd /jars && sha256sum --check --quiet /src/jars.sha256 \
-    && [ "$(ls | wc -l)" = "$(wc -l </src/jars.sha256)" ]
+    ./fetch-jars
+
+# The same for Spark 4.1, with Iceberg and Delta tables.
+FROM maven AS spark-4.1-jars
+COPY images/spark-4.1/pom.xml images/spark-4.1/jars.sha256 ./
+RUN --mount=type=secret,id=maven --mount=type=secret,id=java-ca --mount=type=cache,target=/root/.m2/repository \
+    ./fetch-jars
 
 FROM base AS broker
 ARG VERSION
@@ -137,26 +143,48 @@ WORKDIR /
 USER 10001:10001
 ENTRYPOINT ["iggy-operator"]
 
-FROM java AS spark
+# What both Spark images have.
+FROM java AS spark-base
+RUN groupadd --gid 185 spark \
+    && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin spark \
+    && mkdir /opt/spark \
+    && install --directory --owner=185 --group=0 --mode=2775 /opt/spark/work-dir
+ENV SPARK_HOME=/opt/spark
+STOPSIGNAL SIGTERM
+WORKDIR /opt/spark/work-dir
+
+# One layer, the last one of both.
+FROM scratch AS spark-code
+COPY --from=code /code/opt/iggykube/lib /opt/iggykube/lib
+COPY images/spark/sink_job.py /opt/iggykube/
+COPY images/spark/user.sh /opt/iggykube/bin/
+COPY images/spark/entrypoint.sh /opt/iggykube/bin/spark-entrypoint
+COPY images/spark/spark-env.sh /opt/spark/conf/
+
+FROM spark-base AS spark
 ARG VERSION
 LABEL org.opencontainers.image.title="iggykube/spark" \
     org.opencontainers.image.description="Spark with the data source, the sink job and the sinks of IggyKube." \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.base.name="debian:bookworm-slim"
-RUN groupadd --gid 185 spark \
-    && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin spark
 COPY --from=spark-libraries /opt/spark /opt/spark
 COPY --from=spark-jars /jars /opt/spark/jars
-RUN install --directory --owner=185 --group=0 --mode=2775 /opt/spark/work-dir
 COPY --from=spark-libraries /opt/iggykube /opt/iggykube
-COPY --from=code /code/opt/iggykube/lib /opt/iggykube/lib
-COPY images/spark/sink_job.py /opt/iggykube/
-COPY images/spark/user.sh /opt/iggykube/bin/
-COPY images/spark/entrypoint.sh /opt/iggykube/bin/spark-entrypoint
-COPY images/spark/spark-env.sh /opt/spark/conf/
-ENV SPARK_HOME=/opt/spark
-STOPSIGNAL SIGTERM
-WORKDIR /opt/spark/work-dir
+COPY --from=spark-code /opt /opt
+USER 185:185
+ENTRYPOINT ["spark-entrypoint"]
+
+FROM spark-base AS spark-4.1
+ARG VERSION
+LABEL org.opencontainers.image.title="iggykube/spark-4.1" \
+    org.opencontainers.image.description="Spark 4.1 with Iceberg and Delta tables and the data source of IggyKube." \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="debian:bookworm-slim"
+COPY --from=spark-4.1-libraries /opt/spark /opt/spark
+COPY --from=spark-4.1-jars /jars /opt/spark/jars
+COPY --from=spark-4.1-libraries /opt/iggykube /opt/iggykube
+COPY --from=spark-code /opt /opt
 USER 185:185
 ENTRYPOINT ["spark-entrypoint"]

@@ -38,7 +38,11 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"{builders.VARIABLE}=docker (or podman, buildah) chooses what builds.",
     )
     parser.add_argument(
-        "stages", nargs="*", metavar="STAGE", help=f"some of: {', '.join(inputs.STAGES)} (all)"
+        "stages",
+        nargs="*",
+        metavar="STAGE",
+        help=f"some of: {', '.join(inputs.STAGES)} (these all); "
+        f"{', '.join(inputs.VARIANTS)} (only when named)",
     )
     parser.add_argument(
         "--platform",
@@ -69,8 +73,9 @@ def make(options: argparse.Namespace) -> None:
         ImageError: it cannot be done here.
     """
     stages: list[str] = options.stages or list(inputs.STAGES)
-    if wrong := sorted(set(stages) - set(inputs.STAGES)):
-        raise ImageError(f"{', '.join(wrong)}: no such image; there are {', '.join(inputs.STAGES)}")
+    known = (*inputs.STAGES, *inputs.VARIANTS)
+    if wrong := sorted(set(stages) - set(known)):
+        raise ImageError(f"{', '.join(wrong)}: no such image; there are {', '.join(known)}")
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     prints = {

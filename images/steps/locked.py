@@ -6,6 +6,8 @@ needs, without asking an index.
 
     locked.py extra NAME…          the lines for what extras of pyproject.toml want
     locked.py packages NAME…       the lines for these packages
+    … instead FILE                 FILE is written as the lock is, and its packages take the place
+                                   of the lock's: another version for one image
 
 A stage of its own runs this, so that a change of the lock makes the layers of those images new
 that have what changed, and no others.
@@ -31,9 +33,17 @@ class Entry:
     wanted_by: frozenset[str]
 
 
-def entries() -> list[Entry]:
+def entries(file: Path = LOCK) -> list[Entry]:
     """All of the lock. A package has several where Pythons or systems differ."""
-    return [_entry(text) for text in re.split(r"\n(?=[^\s#])", LOCK.read_text().strip())]
+    return [_entry(text) for text in re.split(r"\n(?=[^\s#])", file.read_text().strip())]
+
+
+def replaced(lock: list[Entry], others: list[Entry]) -> list[Entry]:
+    """The lock with other versions of some of its packages."""
+    names = {entry.package for entry in others}
+    if missing := sorted(names - {entry.package for entry in lock}):
+        raise SystemExit(f"requirements.lock lacks {', '.join(missing)}: nothing to replace")
+    return [*(entry for entry in lock if entry.package not in names), *others]
 
 
 def _entry(text: str) -> Entry:
@@ -77,6 +87,10 @@ def needed(asked: Iterable[str], lock: Iterable[Entry]) -> Iterator[str]:
 
 def main(arguments: list[str]) -> None:
     """Print what was asked for, an entry a line."""
+    lock = entries()
+    match arguments:
+        case [*arguments, "instead", file]:
+            lock = replaced(lock, entries(Path(file)))
     match arguments:
         case ["extra", *names] if names:
             asked = [package for name in names for package in extra(name)]
@@ -84,7 +98,7 @@ def main(arguments: list[str]) -> None:
             asked = names
         case _:
             raise SystemExit(__doc__)
-    sys.stdout.write("\n".join(needed(asked, entries())) + "\n")
+    sys.stdout.write("\n".join(needed(asked, lock)) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,13 +13,19 @@ from iggy_operator.desired import broker_config, broker_pod
 from iggy_operator.launchers import kubeflow, native, pods
 from image_builder import inputs
 
-USERS = {"broker": "10001:10001", "operator": "10001:10001", "spark": "185:185"}
+USERS = {
+    "broker": "10001:10001",
+    "operator": "10001:10001",
+    "spark": "185:185",
+    "spark-4.1": "185:185",
+}
+SPARKS = {"spark": "images/spark", "spark-4.1": "images/spark-4.1"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_there_is_a_stage_for_each_image() -> None:
     assert set(FINAL) <= set(stages())
-    assert set(FINAL) == set(inputs.STAGES)
+    assert set(FINAL) == {*inputs.STAGES, *inputs.VARIANTS}
 
 
 @pytest.mark.parametrize("name", FINAL)
@@ -31,7 +37,7 @@ def test_an_image_runs_as_its_user_by_number(name: str) -> None:
 
 def test_the_operator_runs_pods_as_the_users_of_the_images() -> None:
     assert USERS["broker"] == f"{broker_pod.USER_ID}:{broker_pod.USER_ID}"
-    assert USERS["spark"] == f"{pods.USER_ID}:{pods.USER_ID}"
+    assert {USERS[name] for name in SPARKS} == {f"{pods.USER_ID}:{pods.USER_ID}"}
 
 
 @pytest.mark.parametrize("name", FINAL)
@@ -41,10 +47,11 @@ def test_an_image_starts_its_program_without_a_shell_and_stops_on_sigterm(name: 
     (entrypoint,) = json.loads(stage.last("ENTRYPOINT"))
 
     assert stage.last("STOPSIGNAL") == "SIGTERM"
-    assert entrypoint == ("spark-entrypoint" if name == "spark" else f"iggy-{name}")
+    assert entrypoint == ("spark-entrypoint" if name in SPARKS else f"iggy-{name}")
+    copies = [*stage.all("COPY"), *(stages()["spark-code"].all("COPY") if name in SPARKS else ())]
     assert any(
         words.split()[-1].endswith(entrypoint) or entrypoint in words.split()[-2]
-        for words in stage.all("COPY")
+        for words in copies
     )
 
 
@@ -65,17 +72,25 @@ def test_an_image_takes_the_libraries_of_its_own_extra_only(name: str) -> None:
     sources = {source for words in image(name).all("COPY") for source in _other_stage(words)}
     libraries = stages()[f"{name}-libraries"].last("RUN")
 
-    assert name in PROJECT["optional-dependencies"]
+    extra = "spark" if name in SPARKS else name
+    assert extra in PROJECT["optional-dependencies"]
     assert f"images/steps/install-chosen tools {name} " in libraries
-    assert name in _chosen()
+    assert _chosen()[name].split()[0] == extra
     assert {one for one in sources if one.endswith("-libraries")} == {f"{name}-libraries"}
 
 
-def _chosen() -> list[str]:
+def _chosen() -> dict[str, str]:
+    """By file, what is asked for."""
     found = re.findall(
-        r"locked.py extra ([a-z ]+) >/chosen/([a-z]+)", stages()["chosen"].last("RUN")
+        r"locked.py extra ([a-z. ]+) >/chosen/([a-z0-9.-]+)", stages()["chosen"].last("RUN")
     )
-    return [file for names, file in found if names.split()[0] == file]
+    return {file: words for words, file in found}
+
+
+def test_the_variant_has_its_own_spark_and_no_sinks() -> None:
+    # Sinks run on the other one: what they need has no use here.
+    assert _chosen()["spark-4.1"] == "spark instead pyspark.lock"
+    assert _chosen()["spark"] == "spark sinks"
 
 
 def _other_stage(words: str) -> list[str]:
@@ -111,9 +126,11 @@ def test_everything_that_is_copied_is_there_and_let_through() -> None:
 
 
 def test_the_steps_that_are_run_can_be_run() -> None:
-    steps = set(re.findall(r"(images/steps/[\w-]+)(?= )", " ".join(_runs())))
+    runs = f"{' '.join(_runs())} ".replace("./fetch-jars ", "images/steps/fetch-jars ")
+    steps = set(re.findall(r"(images/steps/[\w-]+)(?= )", runs))
 
-    assert steps == {"images/steps/install-chosen", "images/steps/trim"}
+    names = ("fetch-jars", "install-chosen", "move-spark", "trim")
+    assert steps == {f"images/steps/{name}" for name in names}
     for step in steps:
         assert os.access(ROOT / step, os.X_OK), step
         done = subprocess.run(["sh", "-n", step], cwd=ROOT, capture_output=True, check=False)
@@ -126,7 +143,9 @@ def _runs() -> list[str]:
 
 def test_java_is_installed_once() -> None:
     assert sum("openjdk" in words for words in _runs()) == 1
-    assert stages()["spark"].base == stages()["spark-jars"].base == "java"
+    assert stages()["spark-base"].base == stages()["maven"].base == "java"
+    assert {stages()[name].base for name in SPARKS} == {"spark-base"}
+    assert {stages()[f"{name}-jars"].base for name in SPARKS} == {"maven"}
 
 
 def test_nothing_comes_from_an_address_or_without_a_version() -> None:
@@ -149,7 +168,7 @@ def test_no_secret_of_a_build_stays_in_a_layer() -> None:
 
 
 def test_paths_are_those_that_the_operator_uses() -> None:
-    copies = " ".join(image("spark").all("COPY"))
+    copies = " ".join(stages()["spark-code"].all("COPY"))
     environment = image("broker").variables()
 
     assert kubeflow.PROGRAM == "local:///opt/iggykube/sink_job.py"
@@ -160,17 +179,39 @@ def test_paths_are_those_that_the_operator_uses() -> None:
     assert environment["IGGY_MONITORING_ADDRESS"] == f"0.0.0.0:{broker_config.MONITORING_PORT}"
 
 
-def test_jars_are_named_with_their_bytes_in_the_versions_that_spark_was_built_with() -> None:
-    lines = (ROOT / "images/spark/jars.sha256").read_text().splitlines()
+@pytest.mark.parametrize("name", SPARKS)
+def test_jars_are_named_with_their_bytes(name: str) -> None:
+    lines = (ROOT / SPARKS[name] / "jars.sha256").read_text().splitlines()
     names = [line.split()[1] for line in lines]
-    pom = (ROOT / "images/spark/pom.xml").read_text()
-    versions = re.findall(r"<artifactId>(hadoop-aws|bom)</artifactId>\s*<version>([^<]+)<", pom)
 
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
     assert names == sorted(set(names), key=names.index)
-    assert {"bom": "2.35.4", "hadoop-aws": _hadoop_of_spark()} == dict(versions)
-    assert f"hadoop-aws-{_hadoop_of_spark()}.jar" in names
-    assert "s3-2.35.4.jar" in names
+    for artifact, version in _asked_for(name).items():
+        artifact = artifact.replace("bom", "s3")
+        assert f"{artifact}-{version}.jar" in names
+
+
+def test_jars_have_the_versions_that_spark_was_built_with() -> None:
+    assert _asked_for("spark") == {"bom": "2.35.4", "hadoop-aws": _hadoop_of_spark()}
+
+
+def test_tables_are_for_the_spark_of_the_variant() -> None:
+    asked = _asked_for("spark-4.1")
+    (version,) = re.findall(
+        r"^pyspark==(\S+)", (ROOT / SPARKS["spark-4.1"] / "pyspark.lock").read_text()
+    )
+
+    of_spark = {re.search(r"_?(\d\.\d)_2\.13$|$", one)[1] for one in asked}
+    assert of_spark - {None} == {version.rpartition(".")[0]} == {"4.1"}
+    assert asked["hadoop-aws"] == "3.4.2"
+    assert {v for artifact, v in asked.items() if artifact.startswith("delta-")} == {"4.4.0"}
+
+
+def _asked_for(name: str) -> dict[str, str]:
+    """By artifact, its version, where the list names one."""
+    pom = (ROOT / SPARKS[name] / "pom.xml").read_text()
+    found = re.findall(r"<artifactId>([^<]+)</artifactId>\s*<version>([^<]+)<", pom)
+    return {artifact: version for artifact, version in found if version != "1"}
 
 
 def _hadoop_of_spark() -> str:

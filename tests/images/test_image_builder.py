@@ -93,6 +93,19 @@ def test_an_unknown_builder_or_image_is_named(
         program.make(program.parser().parse_args(["sprak", "--folder", str(tmp_path)]))
 
 
+def test_a_variant_is_built_when_it_is_named(
+    install: Callable[..., None], record: Path, tmp_path: Path
+) -> None:
+    install("buildah")
+
+    assert program.main(["spark-4.1", "--folder", str(tmp_path)]) == 0
+
+    (row,) = asked(record, "build")
+    assert row[row.index("--target") + 1] == "spark-4.1"
+    assert row[row.index("--tag") + 1] == "iggykube/spark-4.1:7.1"
+    assert (tmp_path / "spark-4.1.tar").exists()
+
+
 @pytest.mark.parametrize("name", builders.KNOWN)
 def test_each_image_is_built_once_and_again_when_something_changed(
     install: Callable[..., None], record: Path, tree: Path, tmp_path: Path, name: str

@@ -65,9 +65,12 @@ def test_packages_can_be_named(small: Path) -> None:
         (["extra", "sparkle"], "extra 'sparkle' is not in pyproject.toml; there are broker, cli"),
         (["extra", "cli"], "an image takes one program's"),
         (["packages"], "locked.py packages NAME"),
+        (["packages", "six", "instead", "other.lock"], "lacks left-pad: nothing to replace"),
     ],
 )
 def test_what_is_not_there_is_said(small: Path, words: list[str], said: str) -> None:
+    (small / "other.lock").write_text("left-pad==1.0 \\\n    --hash=sha256:e1\n    # via six\n")
+
     done = locked(small, *words)
 
     assert done.returncode == 1
@@ -107,6 +110,15 @@ def test_an_image_may_take_several_extras() -> None:
     names = re.findall(r"^([a-z0-9._-]+)==", done.stdout, re.M)
     assert {"pyspark", "psycopg", "pyiceberg", "sqlalchemy"} <= set(names)
     assert not {"chdb", "grpcio-tools", "kopf"} & set(names)
+
+
+def test_an_image_may_have_another_version_of_a_package() -> None:
+    done = locked(ROOT, "extra", "spark", "instead", "images/spark-4.1/pyspark.lock")
+
+    plain = set(locked(ROOT, "extra", "spark").stdout.splitlines())
+    ours = set(done.stdout.splitlines())
+    assert {line.split("==")[0] for line in plain ^ ours if "==" in line} == {"pyspark"}
+    assert "pyspark==4.1.4 \\" in ours
 
 
 def test_it_is_what_the_installed_packages_ask_for() -> None:
