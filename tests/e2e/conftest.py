@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -84,6 +87,26 @@ def project_images(backend: Backend) -> None:
     if missing := [path.name for path in archives if not path.exists()]:
         pytest.fail(f"{', '.join(missing)} not in {folder}; run: make images", pytrace=False)
     load(backend, archives)
+
+
+@pytest.fixture(scope="session")
+def spark_41_image(backend: Backend) -> str:
+    """The image with Spark 4.1, on the nodes. `make images` builds it on request only: here it is
+    built where it is not there, or not as the tree is now.
+    """
+    name = "spark-4.1"
+    folder = Places(cache_folder()).images
+    done = subprocess.run(
+        [sys.executable, "-m", "image_builder", name, "--folder", str(folder)],
+        cwd=HERE.parents[1],
+        env={**os.environ, "PYTHONPATH": "images"},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.fail(done.stderr, pytrace=False)
+    return load(backend, [folder / f"{name}.tar"])
 
 
 def load(backend: Backend, archives: list[Path]) -> str:

@@ -203,6 +203,9 @@ def test_tables_are_for_the_spark_of_the_variant() -> None:
 
     of_spark = {re.search(r"_?(\d\.\d)_2\.13$|$", one)[1] for one in asked}
     assert of_spark - {None} == {version.rpartition(".")[0]} == {"4.1"}
+    page = (ROOT / "docs/images.md").read_text()
+    for part in (version, *asked.values()):
+        assert part in page, "the page names what is in the image"
     assert asked["hadoop-aws"] == "3.4.2"
     assert {v for artifact, v in asked.items() if artifact.startswith("delta-")} == {"4.4.0"}
 

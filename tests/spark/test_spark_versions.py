@@ -1,5 +1,5 @@
 """What is done on Spark 4.1, on the Spark that is there: the reader that bounds itself is called as
-Spark 4.1 calls it, over a real broker. `test_spark_41.py` has the real Spark 4.1.
+Spark 4.1 calls it, over a real broker. `test_spark_41_source.py` has the real Spark 4.1.
 """
 
 import importlib.util
@@ -126,6 +126,16 @@ def test_a_new_query_reads_on_from_where_the_last_batch_ended(
     assert (positions(third), carry(reader, second, third)) == ([20, 10], 6)
     assert reader.latestOffset() == third, "there is no more"
     assert (topic.stored("g", 0), topic.stored("g", 1)) == (19, 9)
+
+
+def test_bytes_bound_a_batch_too(topic: "Topic", bounded: Bounded) -> None:
+    topic.send(0, [bytes(1000)] * 5000)
+    reader = bounded(maxBytesPerTrigger="1MiB")
+
+    (first, _), (second, _) = positions(reader.latestOffset()), positions(reader.latestOffset())
+
+    assert 900 < first < 1200
+    assert 900 < second - first < 1200
 
 
 def test_a_batch_that_nobody_looks_at_is_done_too(topic: "Topic", bounded: Bounded) -> None:
