@@ -59,7 +59,7 @@ class BoundedStreamReader(IggyStreamReader):
         until = QueryOffsets.from_json(end)
         if self._last is None:
             self._last = until
-        elif start == end and end != self._last.to_json():
+        elif start == end and until != self._last:
             raise OptionError(
                 "spark.sql.streaming.triggerAvailableNowWrapper.enabled cannot be used with Spark "
                 f"{VERSION}: it asks where the run ends before it says where the query stands. "

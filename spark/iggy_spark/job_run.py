@@ -68,7 +68,7 @@ def job_of(
     """The job of a file. `running` makes Spark.
 
     Raises:
-        OptionError: the configuration is wrong.
+        OptionError: the configuration is wrong, or this Spark too old.
     """
     spark_versions.check_job()
     if isinstance(config, SourceConfig):

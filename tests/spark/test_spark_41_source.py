@@ -86,7 +86,7 @@ def test_what_this_spark_cannot_is_refused_by_its_version(seen: dict[str, Any]) 
     assert seen["refused"]["read"] == []
 
 
-def test_the_sink_job_is_refused(tmp_path: Path) -> None:
+def test_a_job_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     file.write_text(
         json.dumps(
@@ -104,7 +104,7 @@ def test_the_sink_job_is_refused(tmp_path: Path) -> None:
     done = spark_41.run("-m", "iggy_spark.sink_job", "--config", str(file), folder=tmp_path)
 
     assert done.returncode == EXIT_CONFIGURATION
-    assert "spark: the sink job needs Spark 4.2 or newer, and this is 4.1." in done.stderr
+    assert "spark: jobs need Spark 4.2 or newer, and this is 4.1." in done.stderr
 
 
 def test_the_program_of_the_page_keeps_two_tables_in_a_bucket(

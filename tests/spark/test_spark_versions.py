@@ -13,10 +13,9 @@ import pyspark
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from iggy_spark import options, spark_versions
+from iggy_spark import job_run, options, spark_versions
 from iggy_spark.bounded_reader import BoundedStreamReader
-from iggy_spark.errors import OffsetFormatError, OptionError
-from iggy_spark.job import Job
+from iggy_spark.errors import DataLoss, OffsetFormatError, OptionError
 from iggy_spark.offsets import Offsets
 from iggy_spark.readers import IggyStreamReader, RangePartition
 from iggy_spark.source import IggyDataSource
@@ -77,7 +76,7 @@ def test_without_sparks_module_its_names_are_there(older: ModuleType) -> None:
     assert older.ReadMaxRows(3).max_rows == 3
     assert older.ReadMaxBytes(3).max_bytes == 3
     assert isinstance(older.ReadAllAvailable(), older.ReadLimit)
-    with pytest.raises(OptionError, match=f"needs Spark 4.2 or newer, and this is {older.VERSION}"):
+    with pytest.raises(OptionError, match=f"need Spark 4.2 or newer, and this is {older.VERSION}"):
         older.check_job()
 
 
@@ -104,7 +103,7 @@ def test_a_job_is_refused_before_anything_is_looked_at(monkeypatch: pytest.Monke
     nothing: Any = None
 
     with pytest.raises(OptionError, match="use the image iggykube/spark"):
-        Job(nothing, {}, nothing, stop=nothing)
+        job_run.job_of(nothing, {}, nothing, stop=nothing)
 
 
 def test_a_new_query_reads_on_from_where_the_last_batch_ended(
@@ -159,6 +158,18 @@ def test_a_query_that_goes_on_is_told_where_it_stands(topic: "Topic", bounded: B
 
     assert positions(reader.latestOffset()) == [17, 0]
     assert topic.stored("g", 0) == 4
+
+
+def test_a_query_that_goes_on_notices_that_its_messages_were_replaced(
+    topic: "Topic", bounded: Bounded
+) -> None:
+    topic.send(0, payloads(10))
+    end = bounded().latestOffset()
+    times = end["last_us"][f"{topic.stream}/{topic.name}"]
+    times["0"] -= 1  # so the last message that was read is another one than the broker has
+
+    with pytest.raises(DataLoss, match="were read, and other messages have them now"):
+        bounded().partitions(end, end)
 
 
 def test_a_batch_that_failed_is_repeated_and_the_next_begins_behind_it(
