@@ -141,6 +141,20 @@ class Postgres:
                 assert time.monotonic() < deadline, f"PostgreSQL is not ready:\n{told}"
                 time.sleep(LOOK_S)
 
+    def start_reader(self, slot: str, publication: str) -> subprocess.Popen[bytes]:
+        """Somebody else who reads a slot, by a program that comes with the server."""
+        return subprocess.Popen(
+            [
+                str(self._programs / "pg_recvlogical"), "--start", "--no-loop", f"--slot={slot}",
+                f"--dbname={DATABASE}", "--host=127.0.0.1", f"--port={self.port}",
+                f"--username={USERNAME}", "--file=/dev/null", "--option=proto_version=1",
+                f"--option=publication_names={publication}",
+            ],
+            env={**os.environ, "PGPASSWORD": PASSWORD},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
     def kill(self) -> None:
         """End it at once, as a crash does; `start` again recovers."""
         assert self.process is not None, "started"

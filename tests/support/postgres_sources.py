@@ -30,10 +30,17 @@ class Shop(Scene):
     def __init__(self, server: Postgres) -> None:
         super().__init__(server)
         self.slot = f"slot_{self.schema}"
+        self._sources: list[Source] = []
         self.make("id int primary key, customer text, amount numeric")
 
-    def source(self, *, policy: Policy = QUICK, name: str = "", **block: Any) -> Source:
+    def source(self, *, policy: Policy = QUICK, **block: Any) -> Source:
         """As a new process makes it."""
+        made = postgres.build(self.block(**block), name=f"shop/{self.schema}", retry=Retry(policy))
+        self._sources.append(made)
+        return made
+
+    def block(self, **block: Any) -> source_blocks.Postgres:
+        """The settings, with these on top."""
         given = {
             "url": self.server.source_url,
             "credentialsPath": str(self.server.login),
@@ -41,8 +48,7 @@ class Shop(Scene):
             **({} if block.get("mode") == "Polling" else {"slot": self.slot}),
             **block,
         }
-        made = msgspec.convert(given, source_blocks.Postgres)
-        return postgres.build(made, name=name or f"shop/{self.schema}", retry=Retry(policy))
+        return msgspec.convert(given, source_blocks.Postgres)
 
     def insert(self, *ids: int) -> None:
         """Rows, each in a transaction of its own."""
@@ -50,6 +56,8 @@ class Shop(Scene):
 
     def clean(self) -> None:
         """Without slots the server keeps nothing for this test."""
+        for source in self._sources:
+            source.close()
         self.run(
             f"drop schema {self.schema} cascade",
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots "

@@ -62,10 +62,10 @@ class Snapshot:
 
         One whose commit is in the log may not be visible yet, while it waits for a standby.
         """
-        mark, _, time = link.call(_now)
+        mark, time = link.call(_mark)
 
         def wait(connection: Connection) -> None:
-            if _now(connection)[1] < mark:
+            if _oldest(connection) <= mark:
                 raise TransientError("transactions from before the slot are still open")
 
         link.call(wait)
@@ -151,15 +151,21 @@ class Snapshot:
         )
 
 
-def _now(connection: Connection) -> tuple[int, int, str]:
-    """Which transaction comes next, which is the oldest that is open, and the server's time."""
+def _mark(connection: Connection) -> tuple[int, str]:
+    """A transaction that begins after all that are open, and when."""
     found = connection.execute(
-        "select pg_snapshot_xmax(s)::text, pg_snapshot_xmin(s)::text, "
-        "to_char(now() at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') "
-        "from pg_current_snapshot() s"
+        "select pg_current_xact_id()::text, "
+        "to_char(now() at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
     ).fetchone()
     assert found is not None, "one row"
-    return int(found[0]), int(found[1]), found[2]
+    return int(found[0]), found[1]
+
+
+def _oldest(connection: Connection) -> int:
+    """The first transaction that may be open."""
+    found = connection.execute("select pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()
+    assert found is not None, "one row"
+    return int(found[0])
 
 
 def _end_of(
