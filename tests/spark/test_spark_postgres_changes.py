@@ -9,7 +9,7 @@ import pytest
 
 from iggy_spark.sources import postgres_changes, postgres_messages
 from iggy_spark.sources.base import Position
-from postgres_sources import Shop, drain, hold, messages, read, state
+from postgres_sources import Shop, drain, messages, read, state
 
 
 def begun(shop: Shop, **block: Any) -> tuple[Any, Position]:
@@ -51,10 +51,9 @@ def test_what_happens_to_a_row_is_told_in_order(shop: Shop) -> None:
 def test_a_rollback_and_other_tables_are_not_told(shop: Shop) -> None:
     source, start = begun(shop)
     shop.run(f"create table {shop.schema}.other (id int primary key)")
-    connection = hold(shop)
+    connection = shop.hold()
     connection.execute(f"insert into {shop.table} values (1)".encode())
     connection.execute(b"rollback")
-    connection.close()
     shop.run(f"insert into {shop.schema}.other values (1)")
     shop.insert(2)
 
@@ -76,15 +75,13 @@ def test_a_publication_that_tells_of_more_tables_is_narrowed(shop: Shop) -> None
 
 def test_two_transactions_at_once_come_in_the_order_of_their_commits(shop: Shop) -> None:
     source, start = begun(shop)
-    slow, fast = hold(shop), hold(shop)
+    slow, fast = shop.hold(), shop.hold()
     slow.execute(f"insert into {shop.table} values (1)".encode())
     fast.execute(f"insert into {shop.table} values (2)".encode())
     fast.execute(b"commit")
     first, at = drain(source, start)
     slow.execute(f"insert into {shop.table} values (3)".encode())
     slow.execute(b"commit")
-    for connection in (slow, fast):
-        connection.close()
 
     then, _ = drain(source, at)
 
@@ -297,8 +294,8 @@ def test_a_log_of_others_does_not_pile_up(shop: Shop, monkeypatch: pytest.Monkey
 def test_a_long_log_is_looked_through_in_pieces(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_changes, "LOOK_BYTES", 1000)
-    monkeypatch.setattr(postgres_changes, "IDLE_BYTES", 1000)
+    monkeypatch.setattr(postgres_changes, "LOOK_BYTES", 20_000)
+    monkeypatch.setattr(postgres_changes, "IDLE_BYTES", 20_000)
     source, start = begun(shop)
     for n in range(6):
         shop.run(f"create table {shop.schema}.t{n} (v text)")

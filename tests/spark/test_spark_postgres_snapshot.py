@@ -9,7 +9,7 @@ import pytest
 
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.sources import postgres_messages
-from postgres_sources import HASTY, Shop, drain, hold, messages, read, state
+from postgres_sources import HASTY, Shop, drain, messages, read, state
 
 
 def rows(shop: Shop, count: int) -> None:
@@ -130,7 +130,7 @@ def test_only_what_is_published_is_sent(shop: Shop) -> None:
 
 def test_a_transaction_that_is_older_than_the_slot_is_waited_for(shop: Shop) -> None:
     """Its commit may be in the log where the slot does not begin yet."""
-    connection = hold(shop)
+    connection = shop.hold()
     connection.execute(f"insert into {shop.table} values (1)".encode())
     source = shop.source(snapshot=True)
     begun: list[Any] = []
@@ -139,7 +139,6 @@ def test_a_transaction_that_is_older_than_the_slot_is_waited_for(shop: Shop) -> 
     first.join(0.5)
     assert begun == []
     connection.execute(b"commit")
-    connection.close()
     first.join(30)
 
     found = messages(source, begun[0])
@@ -150,13 +149,12 @@ def test_a_transaction_that_is_older_than_the_slot_is_waited_for(shop: Shop) -> 
 def test_a_transaction_that_writes_elsewhere_holds_the_first_row_back(shop: Shop) -> None:
     source = shop.source(snapshot=True)
     source.first()
-    connection = hold(shop)
+    connection = shop.hold()
     connection.execute(f"insert into {shop.table} values (1)".encode())
 
     with pytest.raises(SinkError, match="transactions from before the slot are still open"):
         shop.source(snapshot=True, policy=HASTY).first()
     connection.execute(b"rollback")
-    connection.close()
 
     assert messages(source, shop.source(snapshot=True).first()) == []
 

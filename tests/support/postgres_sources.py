@@ -30,14 +30,18 @@ class Shop(Scene):
     def __init__(self, server: Postgres) -> None:
         super().__init__(server)
         self.slot = f"slot_{self.schema}"
-        self._sources: list[Source] = []
+        self._open: list[Source | psycopg.Connection[Any]] = []
         self.make("id int primary key, customer text, amount numeric")
 
     def source(self, *, policy: Policy = QUICK, **block: Any) -> Source:
         """As a new process makes it."""
         made = postgres.build(self.block(**block), name=f"shop/{self.schema}", retry=Retry(policy))
-        self._sources.append(made)
+        self.keep(made)
         return made
+
+    def keep(self, one: Source | psycopg.Connection[Any]) -> None:
+        """Closed at the end."""
+        self._open.append(one)
 
     def block(self, **block: Any) -> source_blocks.Postgres:
         """The settings, with these on top."""
@@ -54,10 +58,18 @@ class Shop(Scene):
         """Rows, each in a transaction of its own."""
         self.run(*(f"insert into {self.table} values ({n}, 'c{n}', {n}.50)" for n in ids))
 
+    def hold(self, *statements: str) -> psycopg.Connection[Any]:
+        """A connection in a transaction."""
+        connection = self.server.connect()
+        self.keep(connection)
+        for text in ("begin", *statements):
+            connection.execute(text.encode())
+        return connection
+
     def clean(self) -> None:
         """Without slots the server keeps nothing for this test."""
-        for source in self._sources:
-            source.close()
+        for one in self._open:
+            one.close()
         self.run(
             f"drop schema {self.schema} cascade",
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
@@ -126,10 +138,3 @@ def state(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             kept = {name: old[name] for name in one.get("unchanged", ())}
             rows[str(one["key"])] = {**one["after"], **kept}
     return rows
-
-
-def hold(shop: Shop) -> psycopg.Connection[Any]:
-    """A connection in a transaction."""
-    connection = shop.server.connect()
-    connection.execute("begin")
-    return connection
