@@ -11,10 +11,10 @@ from typing import Final, TypeAlias, TypeVar
 from iggy_operator.cluster import Object, Ref
 from iggy_operator.documents import Document
 from iggy_operator.objects import age_order, ref_of
-from iggy_operator.resources import Broker, Sink, Stream, Topic, User, parse
+from iggy_operator.resources import Broker, Connector, Stream, Topic, User, parse
 from iggy_operator.schema import schemas, with_defaults
 
-KINDS: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggyUser", "IggySink")
+KINDS: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggyUser", "IggySink", "IggySource")
 """The kinds that have a pass, in the order in which they depend on each other."""
 
 
@@ -25,7 +25,7 @@ class Unreadable:
     message: str
 
 
-Resource: TypeAlias = Broker | Stream | Topic | User | Sink | Unreadable
+Resource: TypeAlias = Broker | Stream | Topic | User | Connector | Unreadable
 Claim: TypeAlias = tuple[Hashable, ...]
 """What an object stands for in a broker: two objects with the same claim are in conflict."""
 
@@ -63,7 +63,7 @@ def entry_of(value: Object) -> Entry:
             points_at = Ref("IggyBroker", parent.namespace, parent.name)
         case Topic(stream=parent, topic_name=name):
             points_at = Ref("IggyStream", parent.namespace, parent.name)
-        case Sink(topic=parent):
+        case Connector(topic=parent):
             points_at = Ref("IggyTopic", parent.namespace, parent.name)
             return Entry(value, resource, _own(value), points_at)
         case _:
@@ -84,6 +84,7 @@ def _resource(value: Object) -> Resource:
         *parsed.topics,
         *parsed.users,
         *parsed.sinks,
+        *parsed.sources,
     )
     return found[0]
 

@@ -15,8 +15,8 @@ class Meter:
     def told(self, kind: str, reason: str) -> None:
         """Something happened to an object that people are told of, or were not long ago."""
 
-    def restarted(self, sink_uid: str, count: int) -> None:
-        """So often the job of a sink was found to have been started again after it had ended."""
+    def restarted(self, uid: str, count: int) -> None:
+        """So often the job of a sink or source was found to have been started after an end."""
 
     def asked(self, broker: Ref, command: str, result: str, seconds: float) -> None:
         """A broker has answered (`ok`), refused (`refused`) or not answered (`lost`)."""

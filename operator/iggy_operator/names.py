@@ -8,15 +8,16 @@ NAME_CHARACTERS_MAX: Final = 63
 _HASH_CHARACTERS: Final = 8
 
 
-def sink_name(topic: str, sink: str, *, topic_uid: str = "") -> str:
-    """The name of the IggySink that an entry of a topic's `sinks` becomes: `topic.sink`.
+def connector_name(topic: str, entry: str, *, topic_uid: str = "") -> str:
+    """What the object is called that an entry of a topic's `sinks` or `sources` becomes.
 
-    Sink names hold no dot, so two different pairs never meet. A long topic name is cut, and eight
-    characters of its uid (without one, of a hash of its name) keep the result unique.
+    `topic.entry`. Names of entries hold no dot, so two different pairs never meet. A long topic
+    name is cut, and eight characters of its uid (without one, of a hash of its name) keep the
+    result unique.
     """
-    name = f"{topic}.{sink}"
+    name = f"{topic}.{entry}"
     if len(name) <= NAME_CHARACTERS_MAX:
         return name
     mark = topic_uid.replace("-", "") or hashlib.sha256(topic.encode()).hexdigest()
-    suffix = f"-{mark[:_HASH_CHARACTERS]}.{sink}"
+    suffix = f"-{mark[:_HASH_CHARACTERS]}.{entry}"
     return topic[: NAME_CHARACTERS_MAX - len(suffix)].rstrip("-.") + suffix

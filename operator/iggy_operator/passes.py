@@ -21,7 +21,7 @@ from iggy_operator.cluster import (
     Ref,
     ThrottledError,
 )
-from iggy_operator.kinds import broker, sink, stream, topic, user
+from iggy_operator.kinds import broker, connector, stream, topic, user
 from iggy_operator.kinds.common import TAKEN, Release, Verdict, World, set_finalizer
 from iggy_operator.objects import (
     generation_of,
@@ -34,6 +34,7 @@ from iggy_operator.objects import (
 from iggy_operator.queue import After, Done, Failed, Outcome
 from iggy_operator.reasons import Reason
 from iggy_operator.reporting import Reporter, acting, observing, stopped, trouble
+from iggy_operator.resources import CONNECTORS, Connector
 
 LOADED_AT_ONCE: Final = 100
 """Objects of the first list that are read before others have their turn on the loop."""
@@ -50,7 +51,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "IggyStream": stream,
     "IggyTopic": topic,
     "IggyUser": user,
-    "IggySink": sink,
+    **{item.kind: connector for item in CONNECTORS},
 }
 
 
@@ -172,8 +173,8 @@ class Passes:
         for pointing in self._world.cache.pointing_at(ref):
             self._add(pointing)
         entry = self._world.cache.get(ref)
-        if ref.kind == "IggySink" and entry is not None and entry.points_at is not None:
-            self._add(entry.points_at)  # the topic shows how its sinks are doing
+        if entry is not None and isinstance(entry.resource, Connector) and entry.points_at:
+            self._add(entry.points_at)  # the topic shows how they are doing
 
     def _tell_users(self, entry: Entry) -> None:
         """What was made has a number that grants may wait for."""

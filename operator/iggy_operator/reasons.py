@@ -144,7 +144,7 @@ class Reason(StrEnum):
     )
     MISSING_GRANTS = (
         "MissingGrants",
-        "The sink must send to a topic where its user may not; the message says which",
+        "The job must send to a topic where its user may not; the message says which",
         "Grant it to the user of `userRef`; without one, make an IggyTopic for it in the namespace",
     )
     VOLUME_PENDING = (
@@ -194,7 +194,7 @@ class Reason(StrEnum):
     DRIVER_FAILED = (
         "DriverFailed",
         "The job ended; it is started again, unless its exit code asks for a person (2 and 4)",
-        "See `status.application.error` and the driver's log; a changed sink starts anew",
+        "See `status.application.error` and the driver's log; a changed spec starts it anew",
     )
     TOO_MANY_BAD_RECORDS = (
         "TooManyBadRecords",
@@ -206,7 +206,7 @@ class Reason(StrEnum):
     RETRIES_EXHAUSTED = (
         "RetriesExhausted",
         "The job failed `restart.maxRetries` times in a row",
-        "Remove the cause, then change the sink or annotate `restart-at`",
+        "Remove the cause, then change the spec or annotate `restart-at`",
     )
     CHECKPOINT_UNAVAILABLE = (
         "CheckpointUnavailable",

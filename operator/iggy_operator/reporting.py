@@ -102,7 +102,7 @@ class Reporter:
 
 
 def _restarts(old: Mapping[str, Any], new: Mapping[str, Any]) -> int:
-    """Starts of a sink's job that came between two statuses, each after an end of its own.
+    """Starts of a connector's job that came between two statuses, each after an end of its own.
 
     The count of attempts begins anew where the job has run for long, or was started for another
     reason: then its first start is none after an end.

@@ -3,9 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from iggy_operator import names, units
+from iggy_operator.desired.metadata import (
+    SINK_LABEL,
+    SINK_UID_LABEL,
+    SOURCE_LABEL,
+    SOURCE_UID_LABEL,
+)
 from iggy_operator.documents import DEFAULT_NAMESPACE, Document, load_documents
 from iggy_operator.secret_documents import Secret
 
@@ -69,11 +75,12 @@ class Topic:
     missing_policy: Literal["Recreate", "Report"]
     consumer_groups: tuple[str, ...]
     sinks: tuple["Sink", ...]
+    sources: tuple["Source", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """What happens when a sink's job ends."""
+    """What happens when a connector's job ends."""
 
     policy: Literal["Always", "OnFailure", "Never"]
     retries_max: int
@@ -81,8 +88,15 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
-    """An IggySink, or an entry of a topic's `sinks`."""
+class Connector:
+    """What one Spark job carries between a topic and another system: a sink or a source."""
+
+    kind: ClassVar[str]
+    word: ClassVar[str]
+    """What people call it, in messages and in the job's file."""
+    label: ClassVar[str]
+    """On all that is made for one: its name."""
+    uid_label: ClassVar[str]
 
     key: Key
     topic: Key
@@ -91,6 +105,30 @@ class Sink:
     is_suspended: bool
     spec: Mapping[str, Any] = field(repr=False)
     """All fields with their defaults; `name` and `topicRef` left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink(Connector):
+    """An IggySink, or an entry of a topic's `sinks`."""
+
+    kind = "IggySink"
+    word = "sink"
+    label = SINK_LABEL
+    uid_label = SINK_UID_LABEL
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Connector):
+    """An IggySource, or an entry of a topic's `sources`."""
+
+    kind = "IggySource"
+    word = "source"
+    label = SOURCE_LABEL
+    uid_label = SOURCE_UID_LABEL
+
+
+CONNECTORS: Final[tuple[type[Connector], ...]] = (Sink, Source)
+C = TypeVar("C", bound=Connector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +152,14 @@ class Resources:
     topics: tuple[Topic, ...] = ()
     sinks: tuple[Sink, ...] = ()
     """Objects of their own; those of topics are in `topics`."""
+    sources: tuple[Source, ...] = ()
+    """As `sinks`."""
     users: tuple[User, ...] = ()
     documents: tuple[Document, ...] = field(default=(), repr=False)
     skipped: tuple[str, ...] = ()
     """Documents of other groups that were left alone."""
     secrets: tuple[Secret, ...] = field(default=(), repr=False)
-    """Kubernetes' own, in which sinks find logins."""
+    """Kubernetes' own, in which sinks and sources find logins."""
 
 
 def load(paths: Iterable[Path], old: Mapping[tuple[str, str, str], Any] | None = None) -> Resources:
@@ -142,7 +182,8 @@ def parse(documents: Iterable[Document], *, skipped: tuple[str, ...] = ()) -> Re
         brokers=tuple(_broker(value) for value in of("IggyBroker")),
         streams=tuple(_stream(value) for value in of("IggyStream")),
         topics=tuple(_topic(value) for value in of("IggyTopic")),
-        sinks=tuple(_sink_object(value) for value in of("IggySink")),
+        sinks=tuple(_connector_object(Sink, value) for value in of("IggySink")),
+        sources=tuple(_connector_object(Source, value) for value in of("IggySource")),
         users=tuple(_user(value) for value in of("IggyUser")),
         documents=documents,
         skipped=skipped,
@@ -194,7 +235,8 @@ def _topic(value: Mapping[str, Any]) -> Topic:
         drift_policy=spec["driftPolicy"],
         missing_policy=spec["missingPolicy"],
         consumer_groups=tuple(group["name"] for group in spec.get("consumerGroups", ())),
-        sinks=tuple(_topic_sink(entry, key, value) for entry in spec.get("sinks", ())),
+        sinks=_topic_connectors(Sink, value),
+        sources=_topic_connectors(Source, value),
     )
 
 
@@ -234,23 +276,27 @@ def _durability_options(durability: Mapping[str, Any]) -> dict[str, OptionValue]
     return options
 
 
-def _topic_sink(entry: Mapping[str, Any], topic: Key, value: Mapping[str, Any]) -> Sink:
-    uid = value["metadata"].get("uid", "")
-    spec = {name: item for name, item in entry.items() if name != "name"}
-    return _sink(
-        Key(topic.namespace, names.sink_name(topic.name, entry["name"], topic_uid=uid)), topic, spec
-    )
+def _topic_connectors(kind: type[C], value: Mapping[str, Any]) -> tuple[C, ...]:
+    """Those of one kind that a topic lists."""
+    topic, uid = _key(value), value["metadata"].get("uid", "")
+
+    def key(entry: Mapping[str, Any]) -> Key:
+        name = names.connector_name(topic.name, entry["name"], topic_uid=uid)
+        return Key(topic.namespace, name)
+
+    entries = value["spec"].get(f"{kind.word}s", ())
+    return tuple(_connector(kind, key(entry), topic, entry, "name") for entry in entries)
 
 
-def _sink_object(value: Mapping[str, Any]) -> Sink:
-    key = _key(value)
-    spec = {name: item for name, item in value["spec"].items() if name != "topicRef"}
-    return _sink(key, _reference(value["spec"]["topicRef"], key), spec)
+def _connector_object(kind: type[C], value: Mapping[str, Any]) -> C:
+    key, spec = _key(value), value["spec"]
+    return _connector(kind, key, _reference(spec["topicRef"], key), spec, "topicRef")
 
 
-def _sink(key: Key, topic: Key, spec: Mapping[str, Any]) -> Sink:
+def _connector(kind: type[C], key: Key, topic: Key, fields: Mapping[str, Any], without: str) -> C:
+    spec = {name: item for name, item in fields.items() if name != without}
     restart = spec["restart"]
-    return Sink(
+    return kind(
         key=key,
         topic=topic,
         type=spec["type"],

@@ -12,7 +12,8 @@ from iggy_operator.desired import metadata
 from iggy_operator.reasons import Reason
 
 PREFIX: Final = f"{API_GROUP}/"
-ALL: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggyUser")
+ALL: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggySource", "IggyUser")
+_CONNECTORS: Final = ("IggySink", "IggySource")
 _IN_BROKER: Final = ("IggyStream", "IggyTopic", "IggyUser")
 
 
@@ -38,16 +39,17 @@ CONDITIONS: Final = (
     Word(conditions.CONFIG_APPLIED, ("IggyBroker",), "The running pod has the wanted settings; if "
          "not, the message says what waits for a restart"),
     Word(conditions.ARCHIVE_HEALTHY, ("IggyBroker",), "The archiver is off, or works"),
-    Word(conditions.CREDENTIALS_READY, ("IggyBroker", "IggySink", "IggyUser"), "The Secret is "
+    Word(conditions.CREDENTIALS_READY, ("IggyBroker", *_CONNECTORS, "IggyUser"), "The Secret is "
          "there and the broker accepts it"),
     Word(conditions.DATA_CONTINUITY, ("IggyTopic",), "The topic is the one that was first seen. "
          "False until somebody acknowledges that it was made anew"),
     Word(conditions.SINKS_READY, ("IggyTopic",), "All sinks are Ready with their present spec, or "
          "there are none"),
-    Word(conditions.AVAILABLE, ("IggySink",), "A driver runs, and it has committed within three "
-         "triggers, or nothing waits"),
+    Word(conditions.SOURCES_READY, ("IggyTopic",), "The same of its sources"),
+    Word(conditions.AVAILABLE, _CONNECTORS, "A driver runs, and a sink's has committed within "
+         "three triggers, or nothing waits; a source's is in its consumer group"),
     Word(conditions.LAGGING, ("IggySink",), "The sink is further behind than `lag` allows"),
-    Word(conditions.CHECKPOINT_READY, ("IggySink",), "The checkpoint's claim or location can be "
+    Word(conditions.CHECKPOINT_READY, _CONNECTORS, "The checkpoint's claim or location can be "
          "used"),
 )  # fmt: skip
 
@@ -62,12 +64,12 @@ EVENTS: Final = (
     Word("Retained", _IN_BROKER, "The object went, and something stays in the broker; the message "
          "names it"),
     Word("PasswordChanged", ("IggyUser", "IggyBroker"), "The user, or root, has a new password"),
-    Word("ApplicationGone", ("IggySink",), "Somebody removed the Spark application; it is made "
+    Word("ApplicationGone", _CONNECTORS, "Somebody removed the Spark application; it is made "
          "anew"),
     Word("DeadLetters", ("IggySink",), "Messages were set aside in the topic of its dead letters: "
          "once an hour"),
-    Word("SecondReader", ("IggySink",), "Another program reads in the sink's consumer group, so "
-         "its progress is not what it says"),
+    Word("SecondReader", _CONNECTORS, "Another program is in the consumer group of the job, so a "
+         "sink's progress is not what it says"),
 )  # fmt: skip
 """Events that are no reason of a condition."""
 
@@ -78,8 +80,8 @@ ANNOTATIONS: Final = (
          "deleting the object leaves the broker alone"),
     Word("reconcile-at", ALL, "Any text: a change of it leads to a pass at once, as every change "
          "does"),
-    Word("restart-at", ("IggyBroker", "IggySink"), "A time, or any text: one restart for each new "
-         "value, which takes over everything that waits"),
+    Word("restart-at", ("IggyBroker", *_CONNECTORS), "A time, or any text: one restart for each "
+         "new value, which takes over everything that waits"),
     Word("redrive", ("IggySink",), "A time, or any text: for each new value the job is restarted "
          "and writes its dead letters again; choices may follow, as those of `iggykube sink "
          "redrive`. Leave it, since a removal restarts the job, too"),
@@ -94,10 +96,12 @@ ANNOTATIONS: Final = (
 
 LABELS: Final = (
     Word(metadata.BROKER_LABEL, ("IggyBroker",), "Name of the IggyBroker"),
-    Word(metadata.TOPIC_LABEL, ("IggyTopic", "IggySink"), "Name of the IggyTopic"),
+    Word(metadata.TOPIC_LABEL, ("IggyTopic", *_CONNECTORS), "Name of the IggyTopic"),
     Word(metadata.SINK_LABEL, ("IggySink",), "Name of the IggySink"),
     Word(metadata.SINK_UID_LABEL, ("IggySink",), "Its uid: pods of an earlier sink of that name "
          "differ in it"),
+    Word(metadata.SOURCE_LABEL, ("IggySource",), "Name of the IggySource"),
+    Word(metadata.SOURCE_UID_LABEL, ("IggySource",), "Its uid, as that of an IggySink"),
     Word(metadata.USER_LABEL, ("IggyUser",), "Name of the IggyUser"),
 )  # fmt: skip
 """On what the operator makes for an object; too long a name is cut and marked with its hash."""

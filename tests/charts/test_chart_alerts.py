@@ -98,6 +98,11 @@ def of_sink(metric: str, pod: str = "p") -> str:
     return f'iggy_operator_sink_{metric}{{{place},topic="orders",sink="orders.lake"}}'
 
 
+def of_source(metric: str) -> str:
+    place = 'namespace="a",pod="p",exported_namespace="shop"'
+    return f'iggy_operator_source_{metric}{{{place},topic="orders",source="orders.made"}}'
+
+
 def passes(result: str) -> str:
     labels = f'namespace="a",pod="p",kind="IggyTopic",result="{result}"'
     return f"iggy_operator_reconcile_total{{{labels}}}"
@@ -166,6 +171,12 @@ SCENES: list[tuple[str, dict[str, str], str | None]] = [
         LAKE,
     ),
     ("IggySinkRestarts", {of_sink("restarts_total"): "7x20"}, None),
+    (
+        "IggySourceRestarts",
+        {of_source("restarts_total"): "0+1x20"},
+        '{exported_namespace="shop", topic="orders", source="orders.made"}',
+    ),
+    ("IggySourceRestarts", {of_source("restarts_total"): "7x20"}, None),
     ("IggySinkRestarts", {of_sink("restarts_total"): "0x15 1x5"}, None),
     ("IggySinkTargetAway", {driver("up"): "0x20"}, OF_LAKE),
     ("IggySinkTargetAway", {driver("up"): "0x15 1x5"}, None),

@@ -13,7 +13,7 @@ from iggy_operator.desired.broker_config import MONITORING_PORT
 from iggy_operator.desired.metadata import Manifest as Child
 from iggy_operator.launchers.job import METRICS_PORT
 from iggy_operator.launchers.pods import driver_template, executor_template
-from launcher_cases import job_of
+from launcher_cases import job_of, source_of
 
 GOLDEN = CHARTS.parent / "helm" / "golden"
 
@@ -52,7 +52,7 @@ def test_the_charts_monitor_finds_the_operators_pods() -> None:
     assert monitor["metadata"]["namespace"] == deployment["metadata"]["namespace"]
 
 
-def test_the_charts_monitor_finds_the_drivers_of_sinks_alone() -> None:
+def test_the_charts_monitor_finds_the_drivers_of_sinks_and_sources_alone() -> None:
     manifests: list[Manifest] = parsed((GOLDEN / "production-operator.yaml").read_text())
     _, monitor = of_kind(manifests, "PodMonitor")
     driver, executor = driver_template(job_of()), executor_template(job_of())
@@ -60,6 +60,7 @@ def test_the_charts_monitor_finds_the_drivers_of_sinks_alone() -> None:
     (container,) = driver["spec"]["containers"]
 
     assert is_found(monitor, driver)
+    assert is_found(monitor, driver_template(job_of(source_of())))
     assert container["ports"] == [
         {"name": endpoint["port"], "containerPort": METRICS_PORT, "protocol": "TCP"}
     ]
@@ -82,5 +83,8 @@ def test_the_monitor_of_a_broker_finds_its_pod_and_no_other_broker(name: str) ->
 
 
 def is_found(monitor: Child, template: Any) -> bool:
-    selector: dict[str, str] = monitor["spec"]["selector"]["matchLabels"]
-    return selector.items() <= template["metadata"]["labels"].items()
+    selector, labels = monitor["spec"]["selector"], template["metadata"]["labels"]
+    rules = selector.get("matchExpressions", [])
+    assert all(rule["operator"] == "In" for rule in rules)
+    is_one = all(labels.get(rule["key"]) in rule["values"] for rule in rules)
+    return bool(selector["matchLabels"].items() <= labels.items()) and is_one

@@ -125,9 +125,9 @@ def test_people_see_and_change_but_sinks_are_apart() -> None:
     assert joins("edit") == {"edit", "admin"}
     assert joins("sink-edit") == set()
     edit = rights_of(roles[f"{OPERATOR}-edit"]["rules"])
-    assert ("iggykube.dev", "iggysinks") not in edit
+    assert not {name for _, name in edit} & {"iggysinks", "iggysources"}
     sinks = rights_of(roles[f"{OPERATOR}-sink-edit"]["rules"])
-    assert set(sinks) == {("iggykube.dev", "iggysinks")}
+    assert set(sinks) == {("iggykube.dev", "iggysinks"), ("iggykube.dev", "iggysources")}
     seen = rights_of(roles[f"{OPERATOR}-view"]["rules"])
     assert set(seen) == set(edit) | set(sinks)
     assert all(verbs == {"get", "list", "watch"} for verbs in seen.values())

@@ -25,7 +25,7 @@ ROOT = CHARTS.parent
 OPERATOR = CHARTS / "iggy-operator"
 TOPOLOGY = CHARTS / "iggy-topology"
 OWN_GROUP = f"helm-{e2e_findings.PART}.e2e.iggykube.dev"
-KINDS = ("iggybrokers", "iggysinks", "iggystreams", "iggytopics", "iggyusers")
+KINDS = ("iggybrokers", "iggysinks", "iggysources", "iggystreams", "iggytopics", "iggyusers")
 # No pod is started where only the objects matter: two operators must not watch one namespace.
 IDLE = ("--set", "image.tag=none", "--set", "image.pullPolicy=Never")
 ALONE = ("--set", "watch.all=false", *IDLE)

@@ -12,7 +12,7 @@ from iggy_operator.decide.actions import (
     RemovePartitions,
     UpdateTopic,
 )
-from iggy_operator.decide.sinks import EXIT_BAD_RECORDS, EXIT_STOPPED, after_exit
+from iggy_operator.decide.connectors import EXIT_BAD_RECORDS, EXIT_STOPPED, after_exit
 from iggy_operator.decide.streams import ObservedStream, decide_stream
 from iggy_operator.decide.topics import ObservedTopic, decide_topic
 from iggy_operator.documents import Document
@@ -210,8 +210,8 @@ def test_a_sink_of_a_topic_is_named_after_both() -> None:
 
 
 def test_long_names_stay_unique_and_short() -> None:
-    first = names.sink_name("a" * 62 + "b", "lake", topic_uid="0011-2233-4455")
-    second = names.sink_name("a" * 62 + "c", "lake")
+    first = names.connector_name("a" * 62 + "b", "lake", topic_uid="0011-2233-4455")
+    second = names.connector_name("a" * 62 + "c", "lake")
 
     assert first == "a" * 49 + "-00112233.lake"
     assert len(second) == names.NAME_CHARACTERS_MAX

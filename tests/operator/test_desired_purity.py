@@ -9,7 +9,7 @@ import pytest
 
 import iggy_operator
 from desired_cases import broker_of, children_of
-from iggy_operator.launchers.children import problems, sink_children
+from iggy_operator.launchers.children import connector_children, problems
 from iggy_operator.launchers.choice import Launcher
 from launcher_cases import job_of, sink_of
 
@@ -43,12 +43,12 @@ def test_nothing_is_imported_that_could_have_an_effect(module: Path) -> None:
 @pytest.mark.parametrize("launcher", get_args(Launcher))
 def test_rendering_a_sink_leaves_it_as_it_was(launcher: Launcher) -> None:
     job = job_of(sink_of())
-    before = copy.deepcopy(job.sink.spec)
+    before = copy.deepcopy(job.connector.spec)
 
     assert problems(job, launcher) == ()
-    assert sink_children(job, launcher) == sink_children(job, launcher)
+    assert connector_children(job, launcher) == connector_children(job, launcher)
 
-    assert job.sink.spec == before
+    assert job.connector.spec == before
 
 
 def test_rendering_a_broker_leaves_it_as_it_was() -> None:

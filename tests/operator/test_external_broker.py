@@ -142,7 +142,7 @@ def test_a_sink_reads_from_a_broker_that_is_spoken_to_in_plain_text() -> None:
 
         assert scene.says() == ("True", "Running")
         (name,) = world.cluster.names("ConfigMap")
-        job = world.cluster.objects[Ref("ConfigMap", "shop", name)]["data"]["sink.json"]
+        job = world.cluster.objects[Ref("ConfigMap", "shop", name)]["data"]["job.json"]
         assert ADDRESS in job
 
     run_in(scenario)

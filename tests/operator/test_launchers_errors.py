@@ -18,7 +18,7 @@ def error(phase: Phase, *, before: str = "", mode: str = "ProcessingTime", code:
     marks = {USER_HASH: "asked", RELEASE_HASH: "rendered"}
     metadata = {"name": "lake", "uid": "1", "annotations": marks}
     look = Look(
-        sink=sink_of(trigger={"mode": mode}),
+        connector=sink_of(trigger={"mode": mode}),
         marks=marks,
         record=Record(uid="1", hash="asked", starts=1, attempts=1, error=before),
         now_s=1000,

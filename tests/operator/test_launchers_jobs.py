@@ -15,7 +15,7 @@ from iggy_operator.desired import staging
 from iggy_operator.desired.metadata import USER_HASH
 from iggy_operator.desired.staging import Change
 from iggy_operator.launchers import job, native
-from iggy_operator.launchers.children import SinkChildren, problems, sink_children
+from iggy_operator.launchers.children import ConnectorChildren, connector_children, problems
 from iggy_operator.launchers.choice import Launcher
 from iggy_operator.launchers.job import application_name, claim_name, job_file, mebibytes
 from iggy_operator.launchers.spark_conf import memory_mib
@@ -26,7 +26,7 @@ from iggy_spark.errors import (
     EXIT_DATA_LOSS,
     EXIT_STOPPED,
 )
-from launcher_cases import LAKE_TEMPLATE, SOURCE, job_of, sink_of
+from launcher_cases import ACCESS, LAKE_TEMPLATE, job_of, sink_of
 
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
 SINK_NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", fullmatch=True)
@@ -95,7 +95,7 @@ def test_names_and_hashes_never_change() -> None:
 
 
 def user_hash(desired: Any, launcher: Launcher) -> str:
-    application = sink_children(job_of(desired), launcher).application
+    application = connector_children(job_of(desired), launcher).application
     return str(application["metadata"]["annotations"][USER_HASH])
 
 
@@ -106,7 +106,7 @@ def loaded(path: Path, **spec: Any) -> job_config.JobConfig:
 
 def test_the_sink_job_takes_its_file(tmp_path: Path) -> None:
     config = loaded(
-        tmp_path / "sink.json",
+        tmp_path / "job.json",
         payload={"format": "Json", "schema": "id BIGINT"},
         trigger={"interval": "30s"},
         lag={"warnMessages": 7},
@@ -118,8 +118,8 @@ def test_the_sink_job_takes_its_file(tmp_path: Path) -> None:
     )
 
     assert config.name == "shop/orders.lake"
-    assert (config.stream, config.topic) == (SOURCE.stream, SOURCE.topic)
-    assert config.broker.address == SOURCE.address
+    assert (config.stream, config.topic) == (ACCESS.stream, ACCESS.topic)
+    assert config.broker.address == ACCESS.address
     assert config.checkpoint == "/checkpoint/orders.lake"
     assert (config.sink.spark.driver.cores, config.sink.spark.driver.memory) == (3, "2048m")
     assert config.sink.spark.conf == {"spark.x": "1"}
@@ -128,7 +128,7 @@ def test_the_sink_job_takes_its_file(tmp_path: Path) -> None:
 
 
 def test_a_bounded_job_ends_by_itself(tmp_path: Path) -> None:
-    config = loaded(tmp_path / "sink.json", trigger={"mode": "AvailableNow"})
+    config = loaded(tmp_path / "job.json", trigger={"mode": "AvailableNow"})
 
     assert config.once
 
@@ -147,8 +147,8 @@ def test_files_in_an_object_store_need_no_volume_but_their_login(tmp_path: Path)
     store = {"endpoint": "http://store:8333", "pathStyle": True, "credentialsSecretName": "keys"}
     files = {"path": "s3a://lake/orders", "s3": store}
 
-    config = loaded(tmp_path / "sink.json", files=files, spark={})
-    children = sink_children(job_of(sink_of(files=files, spark={})), "Kubeflow")
+    config = loaded(tmp_path / "job.json", files=files, spark={})
+    children = connector_children(job_of(sink_of(files=files, spark={})), "Kubeflow")
 
     assert config.sink.files is not None
     assert config.sink.files.s3.connection() == s3.Connection(
@@ -169,8 +169,8 @@ STATE: dict[str, Any] = {
 
 
 def test_a_checkpoint_in_an_object_store_needs_no_claim_but_its_login(tmp_path: Path) -> None:
-    config = loaded(tmp_path / "sink.json", checkpoint=STATE)
-    children = sink_children(job_of(sink_of(checkpoint=STATE)), "Kubeflow")
+    config = loaded(tmp_path / "job.json", checkpoint=STATE)
+    children = connector_children(job_of(sink_of(checkpoint=STATE)), "Kubeflow")
 
     assert config.checkpoint == "s3a://state/orders"
     assert config.checkpoint_store.connection() == s3.Connection(
@@ -183,7 +183,7 @@ def test_a_checkpoint_in_an_object_store_needs_no_claim_but_its_login(tmp_path: 
         volumes = {item["name"]: item for item in spec["volumes"]}
         assert volumes["iggy-checkpoint-login"]["secret"]["secretName"] == "state-keys"
         assert "iggy-checkpoint" not in volumes
-    by_role = loaded(tmp_path / "sink.json", checkpoint={"location": "s3a://state/orders"})
+    by_role = loaded(tmp_path / "job.json", checkpoint={"location": "s3a://state/orders"})
     assert by_role.checkpoint_store.connection() == s3.Connection()
 
 
@@ -197,15 +197,15 @@ def test_another_way_to_the_checkpoint_replaces_the_job(launcher: Launcher) -> N
     assert changed(launcher, before, written_out) is Change.NONE
 
 
-def change(running: dict[str, Any], wanted: SinkChildren) -> Change:
+def change(running: dict[str, Any], wanted: ConnectorChildren) -> Change:
     """What the application in the cluster lacks."""
     asked = wanted.application["metadata"]["annotations"]
     return staging.change(running["metadata"]["annotations"], asked)
 
 
 def changed(launcher: Launcher, before: dict[str, Any], after: dict[str, Any]) -> Change:
-    running = sink_children(job_of(sink_of(**before)), launcher).application
-    return change(running, sink_children(job_of(sink_of(**after)), launcher))
+    running = connector_children(job_of(sink_of(**before)), launcher).application
+    return change(running, connector_children(job_of(sink_of(**after)), launcher))
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -247,23 +247,23 @@ def test_what_concerns_the_job_replaces_it(launcher: Launcher, after: dict[str, 
 
 
 def test_another_launcher_address_or_login_replaces_the_job() -> None:
-    running = sink_children(job_of(), "Native").application
-    moved = job_of(source=job.Source("other:8090", "shop", "Orders.V2", "orders-lake-iggy"))
-    renamed = job_of(source=job.Source(SOURCE.address, "shop", "Orders.V2", "another-secret"))
+    running = connector_children(job_of(), "Native").application
+    moved = job_of(access=job.Access("other:8090", "shop", "Orders.V2", "orders-lake-iggy"))
+    renamed = job_of(access=job.Access(ACCESS.address, "shop", "Orders.V2", "another-secret"))
 
     for other in (
-        sink_children(job_of(), "Kubeflow"),
-        sink_children(moved, "Native"),
-        sink_children(renamed, "Native"),
+        connector_children(job_of(), "Kubeflow"),
+        connector_children(moved, "Native"),
+        connector_children(renamed, "Native"),
     ):
         assert change(running, other) is Change.USER
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_new_release_waits_for_the_next_restart(launcher: Launcher) -> None:
-    running = sink_children(job_of(), launcher).application
-    upgraded = sink_children(job_of(release=NEXT_RELEASE), launcher)
-    asked_for = sink_children(
+    running = connector_children(job_of(), launcher).application
+    upgraded = connector_children(job_of(release=NEXT_RELEASE), launcher)
+    asked_for = connector_children(
         job_of(release=NEXT_RELEASE, restart_at="2026-05-01T12:00:00Z"), launcher
     )
 
@@ -272,11 +272,12 @@ def test_a_new_release_waits_for_the_next_restart(launcher: Launcher) -> None:
 
 
 def test_a_claim_outlives_the_sink_unless_asked_otherwise() -> None:
-    kept = sink_children(job_of(), "Native").claim
-    dropped = sink_children(
+    kept = connector_children(job_of(), "Native").claim
+    dropped = connector_children(
         job_of(sink_of(checkpoint={"volume": {}, "deletionPolicy": "Delete"})), "Native"
     ).claim
-    named = sink_children(job_of(sink_of(checkpoint={"volume": {"existingClaim": "x"}})), "Native")
+    theirs = sink_of(checkpoint={"volume": {"existingClaim": "x"}})
+    named = connector_children(job_of(theirs), "Native")
 
     assert kept is not None
     assert "ownerReferences" not in kept["metadata"]

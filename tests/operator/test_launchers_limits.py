@@ -12,7 +12,7 @@ from desired_cases import NEXT_RELEASE, RELEASE, broker_of, children_of, user_of
 from iggy_operator import API_VERSION
 from iggy_operator.desired.metadata import Manifest, Owner
 from iggy_operator.desired.secrets import token_secret
-from iggy_operator.launchers.children import sink_children
+from iggy_operator.launchers.children import connector_children
 from iggy_operator.launchers.choice import Launcher
 from iggy_operator.resources import Key
 from launcher_cases import job_of, sink_of
@@ -55,7 +55,8 @@ def assert_fits(manifest: Manifest) -> None:
 @given(name=NAMES, uid=st.uuids(), launcher=st.sampled_from(get_args(Launcher)))
 @settings(deadline=None, max_examples=60)
 def test_children_of_a_sink_fit(name: str, uid: Any, launcher: Launcher) -> None:
-    children = sink_children(job_of(replace(SINK, key=Key("shop", name)), uid=str(uid)), launcher)
+    job = job_of(replace(SINK, key=Key("shop", name)), uid=str(uid))
+    children = connector_children(job, launcher)
 
     for child in (children.claim, children.account, children.file, children.application):
         if child is not None:

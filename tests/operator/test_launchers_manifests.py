@@ -9,7 +9,7 @@ import pytest
 from foreign_schemas import APACHE_FILE, KUBEFLOW_FILE, misfits, pod_schema, spec_schema
 from golden_files import check_golden
 from iggy_operator.desired.metadata import SINK_UID_LABEL, Manifest
-from iggy_operator.launchers.children import problems, sink_children
+from iggy_operator.launchers.children import connector_children, problems
 from iggy_operator.launchers.choice import Launcher
 from launcher_cases import LAKE_TEMPLATE, job_of, sink_of
 from sink_blocks import DATABASE
@@ -82,7 +82,7 @@ WEBHOOK_REFUSES = (
 
 
 def rendered(name: str, launcher: Launcher) -> list[Manifest]:
-    children = sink_children(job_of(sink_of(**SPECS[name])), launcher)
+    children = connector_children(job_of(sink_of(**SPECS[name])), launcher)
     found = (children.claim, children.account, children.file, children.application)
     return [manifest for manifest in found if manifest is not None]
 
@@ -180,7 +180,7 @@ def test_the_driver_has_its_file_its_place_and_its_login(name: str, launcher: La
     file = rendered(name, launcher)[-2]["metadata"]["name"]
 
     assert volumes["iggy-job"]["configMap"]["name"] == file
-    assert mounts["iggy-job"] == "/etc/iggy-sink"
+    assert mounts["iggy-job"] == "/etc/iggy-job"
     assert mounts.get("iggy-checkpoint") == (None if name == "stored" else "/checkpoint")
     assert set(mounts) == set(volumes)
     assert driver["metadata"]["labels"][SINK_UID_LABEL] == job_of().owner.uid
@@ -227,7 +227,7 @@ def test_there_is_no_secret_anywhere(name: str, launcher: Launcher) -> None:
 
     for template in templates(name, launcher):
         (volume,) = (item for item in template["spec"]["volumes"] if item["name"] == "iggy-login")
-        assert volume["secret"]["secretName"] == job_of().source.secret
+        assert volume["secret"]["secretName"] == job_of().access.secret
         (container,) = template["spec"]["containers"]
         mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
         assert mounts["/etc/iggy"] == {
@@ -237,7 +237,7 @@ def test_there_is_no_secret_anywhere(name: str, launcher: Launcher) -> None:
     spec = application_of(name, launcher)["spec"]
     visible = json.dumps([spec.get(field) for field in ("arguments", "driverArgs", "sparkConf")])
     assert "password" not in visible.lower()
-    assert job_of().source.secret not in visible
+    assert job_of().access.secret not in visible
     assert not [manifest for manifest in manifests if manifest["kind"] == "Secret"]
 
 
@@ -246,7 +246,7 @@ def test_a_user_cannot_replace_the_variables_of_the_operator() -> None:
     mine = [{"name": name, "value": "p-of-tests"} for name in names]
     spark = {"podTemplate": LAKE_TEMPLATE, "env": mine}
 
-    children = sink_children(job_of(sink_of(spark=spark)), "Native")
+    children = connector_children(job_of(sink_of(spark=spark)), "Native")
 
     assert "p-of-tests" not in json.dumps(children.application)
 

@@ -26,7 +26,7 @@ def look(reading: Reading, *, release: str = "next", **record: Any) -> Look:
     annotations = {USER_HASH: "asked", RELEASE_HASH: "old"}
     metadata = {"name": "lake", "uid": "1", "annotations": annotations}
     return Look(
-        sink=sink_of(restart={"maxRetries": 2}),
+        connector=sink_of(restart={"maxRetries": 2}),
         marks={USER_HASH: "asked", RELEASE_HASH: release},
         record=Record(**{"uid": "1", "hash": "asked", "starts": 1, "attempts": 1, **record}),
         now_s=1000,
@@ -67,7 +67,7 @@ def test_what_was_given_up_stays_so() -> None:
 def test_a_driver_that_never_ran_is_never_given_up(phase: Phase, policy: str) -> None:
     stuck = replace(IS_STUCK, phase=phase, attempts=1)
     sink = sink_of(restart={"policy": policy, "maxRetries": 2, "backoffSeconds": 60})
-    case = replace(look(stuck, release="old", attempts=TEN), sink=sink)
+    case = replace(look(stuck, release="old", attempts=TEN), connector=sink)
 
     waiting, due = plan(replace(case, since_s=990)), plan(replace(case, since_s=900))
 

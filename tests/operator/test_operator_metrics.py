@@ -16,7 +16,7 @@ from iggy_operator.metered import Metered
 from iggy_operator.objects import uid_of
 from iggy_operator.program.metrics import FAMILIES, Metrics
 from operator_world import OperatorWorld
-from resource_documents import document
+from resource_documents import document, source
 
 
 class StillGauges:
@@ -35,6 +35,9 @@ class StillGauges:
         return 30.0
 
 
+CONSOLE = {"topicRef": {"name": "orders"}, "type": "Console"}
+
+
 def scraped(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
     """Every sample, as Prometheus' own parser reads it; values of labels by the labels' names."""
     text, content_type = metrics.text()
@@ -47,7 +50,11 @@ def scraped(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
 
 
 def sink_object(name: str, **status: Any) -> dict[str, Any]:
-    value = document("IggySink", {"topicRef": {"name": "orders"}, "type": "Console"}, name=name)
+    return placed(document("IggySink", CONSOLE, name=name), **status)
+
+
+def placed(value: dict[str, Any], **status: Any) -> dict[str, Any]:
+    name = value["metadata"]["name"]
     value["metadata"] |= {"namespace": "shop", "uid": f"uid-{name}", "resourceVersion": "1"}
     return value | {"status": status}
 
@@ -58,8 +65,10 @@ def test_every_family_of_the_table_is_shown_and_no_other() -> None:
     ready = [{"type": "Ready", "status": "True", "reason": "Running"}]
     progress = {"lagMessages": 3, "lagSeconds": 7}
     entry = gauges.cache.put(sink_object("orders.lake", progress=progress, conditions=ready))
+    gauges.cache.put(placed(source(), conditions=ready))
     metrics.gauges = gauges
     metrics.restarted(uid_of(entry.value), 2)
+    metrics.restarted("uid-orders.made", 4)
     metrics.silences_s = lambda: {"IggyTopic": 12.0}
     metrics.passed("IggyTopic", "done", 0.1)
     metrics.asked(Ref("IggyBroker", "shop", "main"), "get_streams", "ok", 0.1)
@@ -83,6 +92,8 @@ def test_every_family_of_the_table_is_shown_and_no_other() -> None:
     assert found["iggy_operator_sink_lag_seconds", ("shop", "orders.lake", "orders")] == 7
     assert found["iggy_operator_sink_restarts_total", ("shop", "orders.lake", "orders")] == 2
     assert found["iggy_operator_sink_wanted", ("shop", "orders.lake", "orders")] == 1
+    assert found["iggy_operator_source_restarts_total", ("shop", "orders.made", "orders")] == 4
+    assert found["iggy_operator_source_wanted", ("shop", "orders.made", "orders")] == 1
     assert found["iggy_operator_queue_depth", ("IggyTopic",)] == 2
     assert found["iggy_operator_objects", ("IggySink", "True")] == 1
     assert found["iggy_operator_watch_last_event_seconds", ("IggyTopic",)] == 12
@@ -156,7 +167,7 @@ def test_what_rests_because_it_was_asked_for_is_told_apart(
     }
     assert counts["IggyBroker", ready_of_broker] == counts["IggySink", ready_of_sink] == 1
     assert sum(counts.values()) == 4
-    assert len(counts) == 5 * 6, "every value is always there, so that none is ever missed"
+    assert len(counts) == 6 * 6, "every value is always there, so that none is ever missed"
     is_done = any(row["reason"] == "Completed" for row in sink)
     is_wanted = ready_of_sink in ("True", "False", "Unknown") and not is_done
     assert found["iggy_operator_sink_wanted", ("shop", "lake", "orders")] == is_wanted

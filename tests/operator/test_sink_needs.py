@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from iggy_operator.cluster import DeniedError, Ref
-from iggy_operator.kinds.sink_objects import Found
-from iggy_operator.kinds.sink_report import Facts, verdict
+from iggy_operator.kinds.connector_objects import Found
+from iggy_operator.kinds.connector_report import Facts, verdict
 from iggy_operator.launchers.steps import Plan, Step
 from iggy_operator.reasons import Reason
 from launcher_cases import job_of

@@ -8,6 +8,7 @@ from fake_launchers import APACHE, KUBEFLOW
 from iggy_operator.cluster import Ref
 from iggy_operator.conditions import found
 from launcher_cases import SMALLEST
+from operator_world import given_all
 from planted_faults import Killed
 from sink_scene import GROUP, LAUNCHERS, SINK, TOPIC, Scene, play, sink_of
 
@@ -212,7 +213,7 @@ def test_a_topic_that_was_made_anew_pauses_until_acknowledged() -> None:
         await scene.go(120)
         assert scene.says() == ("True", "Running")
         (name,) = scene.world.cluster.names("ConfigMap")
-        text = scene.world.cluster.objects[Ref("ConfigMap", "shop", name)]["data"]["sink.json"]
+        text = scene.world.cluster.objects[Ref("ConfigMap", "shop", name)]["data"]["job.json"]
         assert '"onTopicRecreated": "Restart"' in text
 
     play(scenario)
@@ -277,6 +278,19 @@ def test_progress_is_what_the_group_has_stored() -> None:
         await scene.go(70)
         assert scene.says("Lagging")[0] == "False"
         assert scene.says() == ("True", "Running")
+
+    play(scenario)
+
+
+def test_a_sink_that_has_carried_everything_shows_a_lag_of_zero_at_its_topic() -> None:
+    async def scenario(scene: Scene) -> None:
+        listed = {**sink_of()["spec"], "name": "lake"}
+        del listed["topicRef"]
+        await given_all(scene.world, sinks=[listed])
+        await scene.go(130)
+
+        (row,) = scene.world.status(TOPIC)["sinks"]
+        assert (row["ready"], row["lagMessages"]) == ("True", 0)
 
     play(scenario)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from iggy_operator.cluster import Ref
-from iggy_operator.kinds.sink_targets import EXPIRY_US
+from iggy_operator.kinds.connector_targets import EXPIRY_US
 from iggy_wire.permissions import Permissions
 from sink_scene import SINK, Scene, play
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from iggy_operator.desired.metadata import USER_HASH, Manifest
-from iggy_operator.launchers.children import problems, sink_children
+from iggy_operator.launchers.children import connector_children, problems
 from iggy_operator.launchers.choice import Launcher
-from iggy_operator.launchers.job import job_file
+from iggy_operator.launchers.job import ConnectorJob, job_file
 from iggy_operator.launchers.secrets import mounted
 from iggy_operator.resources import Sink
 from iggy_operator.schema import schemas
@@ -35,8 +35,13 @@ def written(sink: Sink) -> Manifest:
     return job_file(job_of(sink))["sink"]  # type: ignore[no-any-return]
 
 
+def marks(job: ConnectorJob, launcher: Launcher) -> Manifest:
+    application = connector_children(job, launcher).application
+    return application["metadata"]["annotations"]  # type: ignore[no-any-return]
+
+
 def pods(sink: Sink, launcher: Launcher) -> list[Manifest]:
-    spec = sink_children(job_of(sink), launcher).application["spec"]
+    spec = connector_children(job_of(sink), launcher).application["spec"]
     if launcher == "Native":
         return [spec["template"]["spec"]]
     if launcher == "Kubeflow":
@@ -47,7 +52,7 @@ def pods(sink: Sink, launcher: Launcher) -> list[Manifest]:
 @pytest.mark.parametrize("kind", TARGETS)
 def test_the_job_takes_what_the_resource_says(kind: str, tmp_path: Path) -> None:
     sink = target(kind)
-    path = tmp_path / "sink.json"
+    path = tmp_path / "job.json"
     path.write_text(json.dumps(job_file(job_of(sink))))
 
     block = getattr(job_config.load(path).sink, kind.lower())
@@ -158,10 +163,7 @@ def test_a_default_that_is_written_out_restarts_nothing(
     }
 
     hashes = [
-        sink_children(job_of(sink_of(**spec)), launcher).application["metadata"]["annotations"][
-            USER_HASH
-        ]
-        for spec in (least, least | joined)
+        marks(job_of(sink_of(**spec)), launcher)[USER_HASH] for spec in (least, least | joined)
     ]
 
     assert hashes[0] == hashes[1]
@@ -179,7 +181,7 @@ def test_no_format_is_refused_any_more(payload: str, format_name: str) -> None:
 def test_a_secret_of_another_name_replaces_the_job_and_its_content_does_not() -> None:
     def user_hash(**jdbc: Any) -> str:
         sink = sink_of(**DATABASE | {"jdbc": DATABASE["jdbc"] | jdbc})
-        application = sink_children(job_of(sink), "Native").application
+        application = connector_children(job_of(sink), "Native").application
         return str(application["metadata"]["annotations"][USER_HASH])
 
     assert user_hash() == user_hash()

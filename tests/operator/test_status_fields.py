@@ -13,9 +13,9 @@ from iggy_operator.cluster import Ref
 from iggy_operator.schema import schemas
 from managed_world import BROKER, ManagedWorld, run_managed, started
 from operator_world import OperatorWorld, given_all, run_in
-from sink_scene import GROUP, SINK, TOPIC, Scene, play
+from sink_scene import GROUP, SINK, SOURCE, TOPIC, Scene, play
 
-KINDS = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggyUser")
+KINDS = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggySource", "IggyUser")
 USER = Ref("IggyUser", "shop", "fraud")
 ERRORS = {"tolerance": "Data", "deadLetter": {"topic": "dead"}}
 
@@ -121,10 +121,31 @@ def of_sinks(seen: Seen) -> None:
     play(scenario)
 
 
+def of_sources(seen: Seen) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given("Kubeflow")
+        (application,) = scene.launchers.applications()
+        application["status"] |= {
+            "sparkApplicationId": "spark-1",
+            "driverInfo": {"podName": "d", "webUIServiceName": "ui"},
+        }
+        await scene.go(70)
+        note(seen, scene.world)
+        scene.world.cluster.annotate(SOURCE, "restart-at", "2026-05-01T12:00:00Z")
+        await scene.go(60)
+        note(seen, scene.world)
+        scene.launchers.exits = 2
+        await scene.go(120)
+        note(seen, scene.world)
+
+    play(scenario, SOURCE)
+
+
 def of_sinks_of_topics(seen: Seen) -> None:
     async def scenario(scene: Scene) -> None:
         entry = {"name": "lake", "type": "Console", "spark": {"launcher": "Native"}}
-        await given_all(scene.world, sinks=[entry])
+        source = {"name": "made", "type": "Random", "random": {}, "checkpoint": {"volume": {}}}
+        await given_all(scene.world, sinks=[entry], sources=[source])
         scene.world.broker.ends["shop", "orders", 0] = 10
         await scene.go(240)
         assert scene.world.status(TOPIC)["sinks"], scene.world.status(TOPIC)
@@ -137,6 +158,7 @@ SCENARIOS: tuple[Callable[[Seen], None], ...] = (
     of_a_managed_broker,
     of_streams_topics_and_users,
     of_sinks,
+    of_sources,
     of_sinks_of_topics,
 )
 

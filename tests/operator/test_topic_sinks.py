@@ -1,54 +1,83 @@
-"""A topic's `sinks` as IggySink objects."""
+"""A topic's `sinks` and `sources` as objects of their own."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from iggy_operator.cluster import ClusterError, DeniedError, InvalidError, Ref
-from launcher_cases import SMALLEST
 from operator_world import OperatorWorld, run_in
 from planted_faults import Killed, Made
-from resource_documents import document, sink
-from sink_scene import Scene
+from resource_documents import document, sink, source
 
 BROKER = Ref("IggyBroker", "shop", "main")
 STREAM = Ref("IggyStream", "shop", "shop")
 TOPIC = Ref("IggyTopic", "shop", "orders")
-LAKE = Ref("IggySink", "shop", "orders.lake")
 
 
-def listed(name: str, **fields: Any) -> dict[str, Any]:
-    """An entry of a topic's `sinks`."""
-    spec = {key: item for key, item in sink(**fields)["spec"].items() if key != "topicRef"}
-    return {"name": name, **spec}
+@dataclass(frozen=True)
+class Lists:
+    """One of the two lists of a topic."""
+
+    kind: str
+    field: str
+    condition: str
+    make: Callable[..., dict[str, Any]]
+    limit: str
+    """A field that only this kind has."""
+
+    def entry(self, name: str, **fields: Any) -> dict[str, Any]:
+        return {"name": name, **self.fields(**fields)}
+
+    def fields(self, **fields: Any) -> dict[str, Any]:
+        spec = self.make(**fields)["spec"]
+        return {key: item for key, item in spec.items() if key != "topicRef"}
+
+    def spec(self, *entries: dict[str, Any]) -> dict[str, Any]:
+        """Of the topic."""
+        return {self.field: list(entries)}
+
+    def ref(self, name: str = "orders.lake", namespace: str = "shop") -> Ref:
+        return Ref(self.kind, namespace, name)
+
+    def foreign(self, name: str) -> dict[str, Any]:
+        """One that somebody made by hand."""
+        spec = {**self.fields(), "topicRef": {"name": "orders"}}
+        return document(self.kind, spec, name=name)
+
+    async def given(
+        self, world: OperatorWorld, *entries: dict[str, Any], name: str = "orders"
+    ) -> Ref:
+        world.give_broker()
+        world.give_stream()
+        ref = world.give_topic(name, **self.spec(*entries))
+        await world.resync()
+        return ref
 
 
-async def given(world: OperatorWorld, *sinks: dict[str, Any], name: str = "orders") -> Ref:
-    world.give_broker()
-    world.give_stream()
-    ref = world.give_topic(name, sinks=list(sinks))
-    await world.resync()
-    return ref
+SINKS = Lists("IggySink", "sinks", "SinksReady", sink, "maxOffsetsPerTrigger")
+SOURCES = Lists("IggySource", "sources", "SourcesReady", source, "maxMessagesPerTrigger")
+pytestmark = pytest.mark.parametrize("lists", [SINKS, SOURCES], ids=["sinks", "sources"])
 
 
-def test_each_entry_becomes_an_object_that_the_topic_owns() -> None:
+def test_each_entry_becomes_an_object_that_the_topic_owns(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"), listed("audit", maxOffsetsPerTrigger=5))
+        await lists.given(world, lists.entry("lake"), lists.entry("audit", **{lists.limit: 5}))
 
-        assert world.cluster.names("IggySink") == ["orders.audit", "orders.lake"]
-        value = world.cluster.objects[Ref("IggySink", "shop", "orders.audit")]
+        assert world.cluster.names(lists.kind) == ["orders.audit", "orders.lake"]
+        value = world.cluster.objects[lists.ref("orders.audit")]
         assert value["spec"]["topicRef"] == {"name": "orders"}
-        assert value["spec"]["maxOffsetsPerTrigger"] == 5
+        assert value["spec"][lists.limit] == 5
         (owner,) = value["metadata"]["ownerReferences"]
         assert owner["uid"] == world.cluster.objects[TOPIC]["metadata"]["uid"]
 
     run_in(scenario)
 
 
-def test_what_is_as_wanted_is_left_alone() -> None:
+def test_what_is_as_wanted_is_left_alone(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"))
+        await lists.given(world, lists.entry("lake"))
         await world.go(120)
         before = len(world.faults.writes)
 
@@ -59,150 +88,136 @@ def test_what_is_as_wanted_is_left_alone() -> None:
     run_in(scenario)
 
 
-def test_a_changed_entry_changes_its_sink_and_no_other() -> None:
+def test_a_changed_entry_changes_its_sink_and_no_other(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"), listed("audit"))
-        audit = world.cluster.objects[Ref("IggySink", "shop", "orders.audit")]["metadata"]
-        uid = world.cluster.objects[LAKE]["metadata"]["uid"]
+        await lists.given(world, lists.entry("lake"), lists.entry("audit"))
+        audit = world.cluster.objects[lists.ref("orders.audit")]["metadata"]
+        uid = world.cluster.objects[lists.ref()]["metadata"]["uid"]
 
-        changed = listed("lake", suspend=True)
-        world.cluster.change_spec(TOPIC, sinks=[changed, listed("audit")])
+        changed = lists.entry("lake", suspend=True)
+        world.cluster.change_spec(TOPIC, **lists.spec(changed, lists.entry("audit")))
         await world.settle()
 
-        lake = world.cluster.objects[LAKE]
+        lake = world.cluster.objects[lists.ref()]
         assert lake["spec"]["suspend"] is True
         assert lake["metadata"]["uid"] == uid
-        assert world.cluster.objects[Ref("IggySink", "shop", "orders.audit")]["metadata"] == audit
+        assert world.cluster.objects[lists.ref("orders.audit")]["metadata"] == audit
 
     run_in(scenario)
 
 
-def test_an_entry_that_is_taken_out_takes_its_sink_along() -> None:
+def test_an_entry_that_is_taken_out_takes_its_sink_along(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"), listed("audit"))
-        own = {**sink()["spec"], "topicRef": {"name": "orders"}}
-        foreign = {"apiVersion": "iggykube.dev/v1alpha1", "kind": "IggySink", "spec": own}
-        world.cluster.put({**foreign, "metadata": {"name": "by-hand"}})
+        await lists.given(world, lists.entry("lake"), lists.entry("audit"))
+        world.cluster.put(lists.foreign("by-hand"))
 
-        world.cluster.change_spec(TOPIC, sinks=[listed("lake")])
+        world.cluster.change_spec(TOPIC, **lists.spec(lists.entry("lake")))
         await world.go(120)
 
-        assert world.cluster.names("IggySink") == ["by-hand", "orders.lake"]
-        assert world.status(TOPIC)["sinksTotal"] == 1
+        assert world.cluster.names(lists.kind) == ["by-hand", "orders.lake"]
+        assert world.status(TOPIC)[f"{lists.field}Total"] == 1
 
     run_in(scenario)
 
 
-def test_sinks_go_with_their_topic() -> None:
+def test_sinks_go_with_their_topic(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"))
+        await lists.given(world, lists.entry("lake"))
         world.cluster.remove(TOPIC)
         await world.go(120)
-        assert world.cluster.names("IggySink") == []
+        assert world.cluster.names(lists.kind) == []
 
     run_in(scenario)
 
 
-def test_a_sink_of_somebody_else_is_left_alone() -> None:
+def test_a_sink_of_somebody_else_is_left_alone(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        own = {**sink()["spec"], "topicRef": {"name": "orders"}}
-        foreign = {"apiVersion": "iggykube.dev/v1alpha1", "kind": "IggySink", "spec": own}
-        world.cluster.put({**foreign, "metadata": {"name": "orders.lake"}})
-        await given(world, listed("lake", suspend=True))
+        world.cluster.put(lists.foreign("orders.lake"))
+        await lists.given(world, lists.entry("lake", suspend=True))
 
-        assert world.cluster.objects[LAKE]["spec"]["suspend"] is False
-        assert world.says(TOPIC, "SinksReady") == ("False", "NameConflict")
-        assert "not this topic's" in world.message(TOPIC, "SinksReady")
+        assert world.cluster.objects[lists.ref()]["spec"]["suspend"] is False
+        assert world.says(TOPIC, lists.condition) == ("False", "NameConflict")
+        assert "not this topic's" in world.message(TOPIC, lists.condition)
         assert world.says(TOPIC) == ("True", "Synced")
 
     run_in(scenario)
 
 
-def test_a_long_topic_name_is_cut_and_marked() -> None:
+def test_a_long_topic_name_is_cut_and_marked(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"), name="o" * 63)
-        (name,) = world.cluster.names("IggySink")
+        await lists.given(world, lists.entry("lake"), name="o" * 63)
+        (name,) = world.cluster.names(lists.kind)
         assert len(name) == 63
         assert name.endswith(".lake")
 
     run_in(scenario)
 
 
-def test_a_topic_that_is_paused_makes_no_sinks() -> None:
+def test_a_topic_that_is_paused_makes_no_sinks(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        ref = await given(world)
+        ref = await lists.given(world)
         world.cluster.annotate(ref, "paused", "true")
-        world.cluster.change_spec(ref, sinks=[listed("lake")])
+        world.cluster.change_spec(ref, **lists.spec(lists.entry("lake")))
         await world.go(120)
-        assert world.cluster.names("IggySink") == []
+        assert world.cluster.names(lists.kind) == []
 
     run_in(scenario)
 
 
-def test_the_topic_shows_how_its_sinks_are_doing() -> None:
+def test_the_topic_shows_how_its_sinks_are_doing(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        ref = await given(world, listed("lake", suspend=True))
+        ref = await lists.given(world, lists.entry("lake", suspend=True))
         await world.go(60)
 
         status = world.status(ref)
-        assert (status["sinksTotal"], status["sinksReady"]) == (1, 0)
-        assert status["sinksSummary"] == "0/1"
-        status, reason = world.says(LAKE)
-        (row,) = world.status(ref)["sinks"]
+        assert (status[f"{lists.field}Total"], status[f"{lists.field}Ready"]) == (1, 0)
+        assert status[f"{lists.field}Summary"] == "0/1"
+        status, reason = world.says(lists.ref())
+        (row,) = world.status(ref)[lists.field]
         assert (row["name"], row["ready"], row["reason"]) == ("lake", status, reason)
-        assert world.says(ref, "SinksReady") == ("False", reason)
+        assert world.says(ref, lists.condition) == ("False", reason)
         assert world.says(ref) == ("True", "Synced")
 
     run_in(scenario)
 
 
-def test_a_sink_that_has_carried_everything_shows_a_lag_of_zero() -> None:
-    async def scenario(world: OperatorWorld) -> None:
-        scene = Scene(world)
-        await given(world, listed("lake", **SMALLEST))
-        await scene.go(130)
-
-        (row,) = world.status(TOPIC)["sinks"]
-        assert (row["ready"], row["lagMessages"]) == ("True", 0)
-
-    run_in(scenario)
-
-
 @pytest.mark.parametrize("killed_after", range(1, 14))
-def test_a_process_that_is_killed_after_any_write_heals(killed_after: int) -> None:
+def test_a_process_that_is_killed_after_any_write_heals(killed_after: int, lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
         world.faults.kill_after_write = killed_after
         try:
-            await given(world, listed("lake"), listed("audit"))
-            world.cluster.change_spec(TOPIC, sinks=[listed("lake", suspend=True)])
+            await lists.given(world, lists.entry("lake"), lists.entry("audit"))
+            world.cluster.change_spec(TOPIC, **lists.spec(lists.entry("lake", suspend=True)))
             await world.go(60)
         except Killed:
             world.faults.kill_after_write = None
             world.start()
-        world.give_topic(sinks=[listed("lake", suspend=True)])
+        world.give_topic(**lists.spec(lists.entry("lake", suspend=True)))
         await world.go(120)
 
-        assert world.cluster.names("IggySink") == ["orders.lake"]
-        assert world.cluster.objects[LAKE]["spec"]["suspend"] is True
+        assert world.cluster.names(lists.kind) == ["orders.lake"]
+        assert world.cluster.objects[lists.ref()]["spec"]["suspend"] is True
 
     run_in(scenario)
 
 
-def test_a_sink_that_was_just_made_or_changed_is_looked_at_at_once() -> None:
+def test_a_sink_that_was_just_made_or_changed_is_looked_at_at_once(lists: Lists) -> None:
     """Watches tell of a write after whoever wrote it knows already."""
 
     async def scenario(world: OperatorWorld) -> None:
-        await given(world)
+        await lists.given(world)
         told: list[tuple[Ref, Any]] = []
         world.cluster.watchers[:] = [lambda ref, value: told.append((ref, value))]
 
-        for generation, entry in enumerate((listed("lake"), listed("lake", suspend=True)), start=1):
-            world.cluster.change_spec(TOPIC, sinks=[entry])
+        for generation, entry in enumerate(
+            (lists.entry("lake"), lists.entry("lake", suspend=True)), start=1
+        ):
+            world.cluster.change_spec(TOPIC, **lists.spec(entry))
             while told:
                 world.watched(*told.pop(0))
                 await world.settle()
 
-            assert world.status(LAKE)["observedGeneration"] == generation
+            assert world.status(lists.ref())["observedGeneration"] == generation
 
     run_in(scenario)
 
@@ -245,39 +260,39 @@ AWAY: dict[str, Callable[[OperatorWorld], None]] = {
 
 @pytest.mark.parametrize("break_it", AWAY.values(), ids=AWAY.keys())
 def test_the_list_is_followed_while_the_broker_is_away(
-    break_it: Callable[[OperatorWorld], None],
+    break_it: Callable[[OperatorWorld], None], lists: Lists
 ) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"), listed("audit"))
+        await lists.given(world, lists.entry("lake"), lists.entry("audit"))
         break_it(world)
         await world.go(130)  # it is not taken from a listing any more
-        wanted = [listed("lake", suspend=True), listed("more")]
-        world.cluster.change_spec(TOPIC, sinks=wanted)
+        wanted = [lists.entry("lake", suspend=True), lists.entry("more")]
+        world.cluster.change_spec(TOPIC, **lists.spec(*wanted))
         await world.go(130)
 
-        assert world.cluster.names("IggySink") == ["orders.lake", "orders.more"]
-        assert world.cluster.objects[LAKE]["spec"]["suspend"] is True
-        assert [row["name"] for row in world.status(TOPIC)["sinks"]] == ["lake", "more"]
-        assert world.says(TOPIC, "SinksReady") == ("False", world.says(LAKE)[1])
+        assert world.cluster.names(lists.kind) == ["orders.lake", "orders.more"]
+        assert world.cluster.objects[lists.ref()]["spec"]["suspend"] is True
+        assert [row["name"] for row in world.status(TOPIC)[lists.field]] == ["lake", "more"]
+        assert world.says(TOPIC, lists.condition) == ("False", world.says(lists.ref())[1])
 
     run_in(scenario)
 
 
-def test_the_list_is_followed_where_the_broker_allows_the_topic_no_more() -> None:
+def test_the_list_is_followed_where_the_broker_allows_the_topic_no_more(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
         world.give_broker(allowedNamespaces={"from": "List", "names": ["friends"]})
         world.give_stream()
         spec = {"streamRef": {"name": "shop", "namespace": "shop"}}
-        ref = world.give_topic(namespace="friends", sinks=[listed("lake")], **spec)
+        ref = world.give_topic(namespace="friends", **lists.spec(lists.entry("lake")), **spec)
         await world.resync()
         assert world.says(ref) == ("True", "Synced")
 
         world.cluster.change_spec(BROKER, allowedNamespaces={"from": "Same"})
-        world.cluster.change_spec(ref, sinks=[listed("lake", suspend=True)])
+        world.cluster.change_spec(ref, **lists.spec(lists.entry("lake", suspend=True)))
         await world.go(70)
 
         assert world.says(ref) == ("False", "NotAllowed")
-        lake = world.cluster.objects[Ref("IggySink", "friends", "orders.lake")]
+        lake = world.cluster.objects[lists.ref(namespace="friends")]
         assert lake["spec"]["suspend"] is True
 
     run_in(scenario)
@@ -286,52 +301,54 @@ def test_the_list_is_followed_where_the_broker_allows_the_topic_no_more() -> Non
 @pytest.mark.parametrize("refusal", [DeniedError("exceeded quota"), InvalidError("by a webhook")])
 @pytest.mark.parametrize("verb", ["create", "apply"])
 def test_a_sink_that_is_refused_is_told_and_hides_nothing_else(
-    verb: str, refusal: ClusterError
+    verb: str, refusal: ClusterError, lists: Lists
 ) -> None:
     async def scenario(world: OperatorWorld) -> None:
         def fail(call: Made) -> Exception | None:
-            return refusal if call.verb == verb and "IggySink" in call.what else None
+            return refusal if call.verb == verb and lists.kind in call.what else None
 
-        await given(world, listed("lake"))
+        await lists.given(world, lists.entry("lake"))
         world.broker.is_down = True
         await world.go(130)
         world.faults.fail = fail
-        more = [] if verb == "apply" else [listed("more")]
-        world.cluster.change_spec(TOPIC, sinks=[listed("lake", suspend=verb == "apply"), *more])
+        more = [] if verb == "apply" else [lists.entry("more")]
+        world.cluster.change_spec(
+            TOPIC, **lists.spec(lists.entry("lake", suspend=verb == "apply"), *more)
+        )
         await world.go(130)
 
         assert world.says(TOPIC) == ("Unknown", "BrokerUnreachable")
-        assert str(refusal) in world.message(TOPIC, "SinksReady")
+        assert str(refusal) in world.message(TOPIC, lists.condition)
         world.faults.fail = lambda call: None
         await world.go(310)
-        assert "is refused" not in world.message(TOPIC, "SinksReady")
+        assert "is refused" not in world.message(TOPIC, lists.condition)
 
     run_in(scenario)
 
 
-def test_no_sink_is_made_for_a_topic_that_is_somebody_elses() -> None:
+def test_no_sink_is_made_for_a_topic_that_is_somebody_elses(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
         world.give_broker()
         world.give_stream()
         await world.resync()
         world.broker.make_topic("shop", "orders")
-        world.give_topic(adoptionPolicy="FailIfExists", sinks=[listed("lake")])
+        world.give_topic(adoptionPolicy="FailIfExists", **lists.spec(lists.entry("lake")))
         await world.go(130)
 
         assert world.says(TOPIC) == ("False", "AlreadyExists")
-        assert world.cluster.names("IggySink") == world.cluster.names("IggyUser") == []
-        (row,) = world.status(TOPIC)["sinks"]
+        assert world.cluster.names(lists.kind) == world.cluster.names("IggyUser") == []
+        (row,) = world.status(TOPIC)[lists.field]
         assert (row["name"], row["ready"]) == ("lake", "Unknown")
 
     run_in(scenario)
 
 
-def test_a_topic_whose_broker_is_away_says_so_and_nothing_is_written_twice() -> None:
+def test_a_topic_whose_broker_is_away_says_so_and_nothing_is_written_twice(lists: Lists) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"))
+        await lists.given(world, lists.entry("lake"))
         world.broker.is_down = True
         await world.go(130)
-        world.cluster.change_spec(TOPIC, sinks=[listed("lake", suspend=True)])
+        world.cluster.change_spec(TOPIC, **lists.spec(lists.entry("lake", suspend=True)))
         await world.go(130)
         assert world.says(TOPIC) == ("Unknown", "BrokerUnreachable")
         assert world.status(TOPIC)["partitions"] == 1  # as it was last seen
@@ -348,12 +365,16 @@ def test_a_topic_whose_broker_is_away_says_so_and_nothing_is_written_twice() -> 
 
 
 @pytest.mark.parametrize("killed_after", range(1, 9))
-def test_a_process_that_is_killed_while_the_broker_is_away_heals(killed_after: int) -> None:
+def test_a_process_that_is_killed_while_the_broker_is_away_heals(
+    killed_after: int, lists: Lists
+) -> None:
     async def scenario(world: OperatorWorld) -> None:
-        await given(world, listed("lake"), listed("audit"))
+        await lists.given(world, lists.entry("lake"), lists.entry("audit"))
         world.broker.is_down = True
         await world.go(130)
-        world.cluster.change_spec(TOPIC, sinks=[listed("lake", suspend=True), listed("more")])
+        world.cluster.change_spec(
+            TOPIC, **lists.spec(lists.entry("lake", suspend=True), lists.entry("more"))
+        )
         world.faults.kill_after_write = len(world.faults.writes) + killed_after
         with pytest.raises(Killed):
             await world.go(130)
@@ -361,8 +382,8 @@ def test_a_process_that_is_killed_while_the_broker_is_away_heals(killed_after: i
         world.start()
         await world.go(130)
 
-        assert world.cluster.names("IggySink") == ["orders.lake", "orders.more"]
-        assert world.cluster.objects[LAKE]["spec"]["suspend"] is True
+        assert world.cluster.names(lists.kind) == ["orders.lake", "orders.more"]
+        assert world.cluster.objects[lists.ref()]["spec"]["suspend"] is True
         assert world.says(TOPIC) == ("Unknown", "BrokerUnreachable")
 
     run_in(scenario)

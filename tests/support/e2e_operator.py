@@ -23,8 +23,8 @@ SELECTOR = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=op
 DEPLOYMENT = f"deployment/{RELEASE}"
 READY_S = 180.0
 GONE_S = 120.0
-KINDS = ("iggytopics", "iggysinks", "iggystreams", "iggyusers", "iggybrokers")
-"""In this order: a topic makes a sink that is missing anew."""
+KINDS = ("iggytopics", "iggysinks", "iggysources", "iggystreams", "iggyusers", "iggybrokers")
+"""In this order: a topic makes a sink or source that is missing anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""What runs a sink's job, on the fake cluster: the StatefulSet and Job controllers, Kubeflow's and
-Apache's operators, and a kubelet. Each `tick` is one round of all of them.
+"""What runs the job of a sink or source, on the fake cluster: the StatefulSet and Job controllers,
+Kubeflow's and Apache's operators, and a kubelet. Each `tick` is one round of all of them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import Any
 from fake_cluster import FakeCluster
 from iggy_operator.clock import time_text
 from iggy_operator.cluster import Ref
-from iggy_operator.desired.metadata import SINK_LABEL, owner_of
+from iggy_operator.desired.metadata import owner_of
 from iggy_operator.objects import ref_of
+from iggy_operator.resources import CONNECTORS
 
 GRACE = "fake/grace"  # a deleted pod ends a round later, as its process does
 DRIVER = "spark-kubernetes-driver"
@@ -21,7 +22,7 @@ APACHE_START_S = 300.0  # its operator waits so long for a driver
 
 
 class FakeLaunchers:
-    """`started` counts the drivers of each sink; more than one at a time fails the test."""
+    """`started` counts the drivers; more than one of a sink or source at a time fails the test."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
@@ -87,20 +88,20 @@ class FakeLaunchers:
                 self.cluster._collect(ref)
 
     def _watched(self, ref: Ref, value: Any) -> None:
-        """Nothing may be left of a sink when an application of it is made."""
+        """Nothing may be left of a sink or source when an application of it is made."""
         if value is None or ref.kind not in _CONTROLLERS or value["metadata"]["uid"] in self._seen:
             return
         self._seen.add(value["metadata"]["uid"])
-        label = value["metadata"]["labels"].get(SINK_LABEL)
+        owner = _connector(value)
         for other, left in self.cluster.objects.items():
-            is_ours = left["metadata"].get("labels", {}).get(SINK_LABEL) == label
+            is_ours = _connector(left) == owner
             if other != ref and is_ours and (other.kind == "Pod" or other.kind in _CONTROLLERS):
                 self._clashes.append(f"{ref} was made beside {other}")
 
     def _check(self) -> None:
         assert not self._clashes, self._clashes
-        names = [pod["metadata"]["labels"][SINK_LABEL] for pod in self.drivers()]
-        assert len(names) == len(set(names)), f"two drivers of one sink: {names}"
+        names = [_connector(pod) for pod in self.drivers()]
+        assert len(names) == len(set(names)), f"two drivers of one: {names}"
 
     def _pod(self, owner: dict[str, Any], name: str) -> dict[str, Any] | None:
         value = self.cluster.objects.get(Ref("Pod", owner["metadata"]["namespace"], name))
@@ -272,6 +273,14 @@ class FakeLaunchers:
         status["currentState"] = {"currentStateSummary": "ScheduledToRestart"}
         if pod is not None and pod["status"]["phase"] == "Pending":
             self.cluster.remove(ref_of(pod))
+
+
+def _connector(value: dict[str, Any]) -> tuple[str, str]:
+    """Whose it is by its labels: kind and name."""
+    labels = value["metadata"].get("labels", {})
+    return next(
+        ((one.kind, labels[one.label]) for one in CONNECTORS if one.label in labels), ("", "")
+    )
 
 
 def _container(pod: dict[str, Any]) -> dict[str, Any]:

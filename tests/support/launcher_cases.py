@@ -5,11 +5,11 @@ from typing import Any
 from desired_cases import RELEASE, UID, parsed
 from iggy_operator import API_VERSION
 from iggy_operator.desired.metadata import Owner
-from iggy_operator.launchers.job import SinkJob, Source
-from iggy_operator.resources import Sink
-from resource_documents import sink
+from iggy_operator.launchers.job import Access, ConnectorJob
+from iggy_operator.resources import Connector, Sink, Source
+from resource_documents import sink, source
 
-SOURCE = Source("main.messaging.svc:8090", "shop", "Orders.V2", "orders-lake-iggy")
+ACCESS = Access("main.messaging.svc:8090", "shop", "Orders.V2", "orders-lake-iggy")
 LAKE_TEMPLATE: dict[str, Any] = {
     "spec": {
         "volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}],
@@ -25,8 +25,12 @@ def sink_of(name: str = "orders.lake", namespace: str = "shop", **spec: Any) -> 
     return parsed("IggySink", name, namespace, value["spec"]).sinks[0]
 
 
-def job_of(desired: Sink | None = None, **changes: Any) -> SinkJob:
+def source_of(name: str = "orders.made", namespace: str = "shop", **spec: Any) -> Source:
+    return parsed("IggySource", name, namespace, source(**spec)["spec"]).sources[0]
+
+
+def job_of(desired: Connector | None = None, **changes: Any) -> ConnectorJob:
     desired = desired or sink_of()
-    owner = Owner(API_VERSION, "IggySink", desired.key.name, changes.pop("uid", UID))
-    fields: dict[str, Any] = {"source": SOURCE, "release": RELEASE, **changes}
-    return SinkJob(sink=desired, owner=owner, **fields)
+    owner = Owner(API_VERSION, desired.kind, desired.key.name, changes.pop("uid", UID))
+    fields: dict[str, Any] = {"access": ACCESS, "release": RELEASE, **changes}
+    return ConnectorJob(connector=desired, owner=owner, **fields)

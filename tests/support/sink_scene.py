@@ -1,4 +1,4 @@
-"""A fake cluster with fake launchers and one sink, for tests of the sink pass."""
+"""A fake cluster with fake launchers and one sink or source, for tests of their pass."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from fake_launchers import FakeLaunchers
 from iggy_operator.cluster import Ref
 from launcher_cases import SMALLEST
 from operator_world import OperatorWorld, given_all, run_in
-from resource_documents import sink
+from resource_documents import sink, source
 
 LAUNCHERS = ("Native", "Kubeflow", "Apache")
 SINK = Ref("IggySink", "shop", "lake")
 TOPIC = Ref("IggyTopic", "shop", "orders")
 GROUP = "shop/lake"
+SOURCE = Ref("IggySource", "shop", "made")
+SEAT = "shop/made"
 
 
 def sink_of(launcher: str = "Native", **fields: Any) -> dict[str, Any]:
@@ -24,12 +26,19 @@ def sink_of(launcher: str = "Native", **fields: Any) -> dict[str, Any]:
     return value
 
 
-class Scene:
-    """A world with launchers and one sink."""
+def source_of(launcher: str = "Native", **fields: Any) -> dict[str, Any]:
+    value = source(**{"spark": {"launcher": launcher}, **fields})
+    value["metadata"]["name"] = "made"
+    return value
 
-    def __init__(self, world: OperatorWorld) -> None:
-        self.world = world
+
+class Scene:
+    """A world with launchers and one sink, or one source."""
+
+    def __init__(self, world: OperatorWorld, ref: Ref = SINK) -> None:
+        self.world, self.ref = world, ref
         self.launchers = FakeLaunchers(world.cluster)
+        self.takes_seat = True
         self.give_account("iggy-spark")  # of the operator's chart
 
     def give_account(self, name: str) -> None:
@@ -38,16 +47,25 @@ class Scene:
 
     async def given(self, launcher: str = "Native", **fields: Any) -> None:
         await given_all(self.world)
-        self.world.cluster.put(sink_of(launcher, **fields))
+        make = source_of if self.ref == SOURCE else sink_of
+        self.world.cluster.put(make(launcher, **fields))
         await self.go(60)
 
     async def go(self, seconds: float) -> None:
         for _ in range(int(seconds // 5)):
             self.launchers.tick()
+            self.seat_drivers()
             await self.world.go(5)
 
+    def seat_drivers(self) -> None:
+        """As a source's driver does: it is in the group for as long as it runs."""
+        broker = self.world.broker
+        if self.ref == SOURCE and self.takes_seat and ("shop", "orders") in broker.topics:
+            broker.groups["shop", "orders"] = [SEAT]
+            broker.members[SEAT] = len(self.launchers.drivers())
+
     def change(self, **spec: Any) -> None:
-        self.world.cluster.change_spec(SINK, **spec)
+        self.world.cluster.change_spec(self.ref, **spec)
 
     @property
     def uid(self) -> str:
@@ -57,14 +75,14 @@ class Scene:
 
     @property
     def status(self) -> Any:
-        return self.world.status(SINK)
+        return self.world.status(self.ref)
 
     def says(self, kind: str = "Ready") -> tuple[str, str]:
-        return self.world.says(SINK, kind)
+        return self.world.says(self.ref, kind)
 
 
-def play(scenario: Callable[[Scene], Any]) -> None:
+def play(scenario: Callable[[Scene], Any], ref: Ref = SINK) -> None:
     async def main(world: OperatorWorld) -> None:
-        await scenario(Scene(world))
+        await scenario(Scene(world, ref))
 
     run_in(main)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from iggy_operator.decide.sinks import job_fields, loops
+from iggy_operator.decide.connectors import job_fields, loops
 from iggy_operator.documents import Document, DocumentErrors, FileProblem
 from iggy_operator.launchers.secrets import CHECKPOINT_STORE, block_name, mounted, with_folders
 from iggy_operator.resources import Key, Resources, Sink, Stream, Topic

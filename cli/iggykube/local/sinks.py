@@ -9,7 +9,7 @@ from typing import IO, Any, Final
 import msgspec
 from msgspec import structs
 
-from iggy_operator.decide.sinks import EXIT_FINISHED, EXIT_STOPPED, AfterExit, after_exit
+from iggy_operator.decide.connectors import EXIT_FINISHED, EXIT_STOPPED, AfterExit, after_exit
 from iggykube.local.folders import Folders, write_private
 from iggykube.local.plan import SinkPlan
 from iggykube.local.processes import Child

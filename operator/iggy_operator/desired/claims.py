@@ -1,4 +1,4 @@
-"""Claims of volumes: a broker's messages, a sink's checkpoint."""
+"""Claims of volumes: a broker's messages, the checkpoint of a sink or source."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -18,6 +18,8 @@ BROKER_LABEL: Final = f"{API_GROUP}/broker"
 TOPIC_LABEL: Final = f"{API_GROUP}/topic"
 SINK_LABEL: Final = f"{API_GROUP}/sink"
 SINK_UID_LABEL: Final = f"{API_GROUP}/sink-uid"
+SOURCE_LABEL: Final = f"{API_GROUP}/source"
+SOURCE_UID_LABEL: Final = f"{API_GROUP}/source-uid"
 USER_LABEL: Final = f"{API_GROUP}/user"
 
 USER_HASH: Final = f"{API_GROUP}/user-hash"
@@ -89,7 +91,7 @@ class Family:
 
 
 def labels(part: str, instance: str, own: Mapping[str, str]) -> dict[str, str]:
-    """The five recommended labels and `own`. `part`: broker, sink or user.
+    """The five recommended labels and `own`. `part`: broker, sink, source or user.
 
     Nothing in here changes with a release: a selector never could.
     """

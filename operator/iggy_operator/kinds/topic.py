@@ -19,12 +19,12 @@ from iggy_operator.conditions import (
 from iggy_operator.decide.actions import AddPartitions, Decision, RemovePartitions, UpdateTopic
 from iggy_operator.decide.deletion import Doomed, decide_topic_deletion
 from iggy_operator.decide.topics import ObservedTopic, decide_topic, judge_topic
-from iggy_operator.kinds import common, topic_sinks
+from iggy_operator.kinds import common, topic_connectors
 from iggy_operator.kinds.common import Note, Release, Verdict, World
 from iggy_operator.objects import annotation, has_finalizer, is_deleting, status_of
 from iggy_operator.observed import incarnation_of, observed_topic, options_of
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import FOREVER, OptionValue, Stream, Topic
+from iggy_operator.resources import CONNECTORS, FOREVER, OptionValue, Stream, Topic
 from iggy_operator.status import Report
 from iggy_wire.replies import TopicHeader
 
@@ -43,17 +43,23 @@ _EFFECTIVE: Final = {
 async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     """One pass. Raises ClusterError.
 
-    The broker first: a sink finds its topic there. But sinks are objects of the cluster, so they
-    follow the list also while nobody answers for the topic; they are not made for one that is
-    somebody else's.
+    The broker first: a sink or source finds its topic there. But they are objects of the cluster,
+    so they follow the list also while nobody answers for the topic; they are not made for one that
+    is somebody else's.
     """
     try:
         verdict = await _in_broker(world, entry, may_act=may_act)
     except (Blocked, BrokerError) as error:
         verdict = Verdict(stopped_by=error)
     is_ours = _NOT_OURS.isdisjoint(_reasons(verdict))
-    sinks = await topic_sinks.bring_in_line(world, entry, may_act=may_act, may_create=is_ours)
-    return replace(verdict, report=verdict.report.joined(sinks))
+    report = verdict.report
+    for kind in CONNECTORS:
+        report = report.joined(
+            await topic_connectors.bring_in_line(
+                world, entry, kind, may_act=may_act, may_create=is_ours
+            )
+        )
+    return replace(verdict, report=report)
 
 
 def _reasons(verdict: Verdict) -> list[Reason]:

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from iggy_operator.decide.sinks import RETRIES_RESET_S
+from iggy_operator.decide.connectors import RETRIES_RESET_S
 from iggy_operator.desired.metadata import Manifest
-from iggy_operator.launchers.job import JOB_FILE, JOB_FOLDER, SinkJob
+from iggy_operator.launchers.job import JOB_FILE, JOB_FOLDER, ConnectorJob
 from iggy_operator.launchers.kubeflow import PROGRAM, SPARK_ACCOUNT
 from iggy_operator.launchers.pods import driver_template, executor_template
 from iggy_operator.launchers.spark_conf import memory_mib, spark_conf
@@ -16,7 +16,7 @@ LOG_KEPT_MS: Final = 3_600_000
 """How long the pod of a failed driver stays, and its log with it."""
 
 
-def application(job: SinkJob) -> Manifest:
+def application(job: ConnectorJob) -> Manifest:
     """A SparkApplication. It cannot be changed once it was submitted: deleted and made anew."""
     instances = job.spark["executor"]["instances"]
     return {
@@ -46,7 +46,7 @@ def application(job: SinkJob) -> Manifest:
     }
 
 
-def _own_conf(job: SinkJob) -> dict[str, str]:
+def _own_conf(job: ConnectorJob) -> dict[str, str]:
     """What has a field of its own in the other launchers."""
     spark = job.spark
     conf = {
@@ -69,8 +69,8 @@ def _own_conf(job: SinkJob) -> dict[str, str]:
     return conf
 
 
-def _restart_config(job: SinkJob) -> Manifest:
-    restart = job.sink.restart
+def _restart_config(job: ConnectorJob) -> Manifest:
+    restart = job.connector.restart
     policy = "OnFailure" if restart.policy == "Always" and job.is_bounded else restart.policy
     return {
         "restartPolicy": policy,

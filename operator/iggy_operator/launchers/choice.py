@@ -1,11 +1,11 @@
-"""Which launcher a sink gets."""
+"""Which launcher a sink or source gets."""
 
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Sink
+from iggy_operator.resources import Connector
 
 Launcher: TypeAlias = Literal["Kubeflow", "Apache", "Native"]
 
@@ -26,12 +26,12 @@ class Choice:
     message: str = ""
 
 
-def choose(sink: Sink, installed: Set[str], *, current: Launcher | None) -> Choice:
-    """`installed`: resource types of the cluster; `current`: what the sink's application uses.
+def choose(connector: Connector, installed: Set[str], *, current: Launcher | None) -> Choice:
+    """`installed`: resource types of the cluster; `current`: what its application uses.
 
     Auto keeps what it has as long as that exists: installing an operator restarts no job.
     """
-    spark = sink.spec["spark"]
+    spark = connector.spec["spark"]
     wanted = spark["launcher"]
     usable = [name for name in _ORDER if RESOURCE_TYPES.get(name, "") in {"", *installed}]
     if wanted == "Auto":

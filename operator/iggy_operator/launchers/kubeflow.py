@@ -3,13 +3,13 @@
 from typing import Any, Final
 
 from iggy_operator.desired.metadata import Manifest
-from iggy_operator.launchers.job import JOB_FILE, JOB_FOLDER, SinkJob
+from iggy_operator.launchers.job import JOB_FILE, JOB_FOLDER, ConnectorJob
 from iggy_operator.launchers.pods import driver_template, executor_template
 from iggy_operator.launchers.spark_conf import memory_mib, spark_conf
 
 API_VERSION: Final = "sparkoperator.k8s.io/v1beta2"
 PROGRAM: Final = "local:///opt/iggykube/sink_job.py"
-"""The sink job in our image, as a file: spark-submit takes no module."""
+"""The job of sinks and sources in our image, as a file: spark-submit takes no module."""
 SPARK_ACCOUNT: Final = "iggy-spark"
 """Of the operator's chart: it may make executors. The operator itself hands out no rights."""
 # Spark from 4.2 on makes a NetworkPolicy, for which Kubeflow's chart lacks the right.
@@ -20,7 +20,7 @@ _WITHOUT: Final = {
 }
 
 
-def application(job: SinkJob) -> Manifest:
+def application(job: ConnectorJob) -> Manifest:
     """A SparkApplication. Never patched: what changes is deleted and made anew."""
     spark = job.spark
     account = spark.get("serviceAccountName", SPARK_ACCOUNT)
@@ -53,7 +53,7 @@ def application(job: SinkJob) -> Manifest:
     }
 
 
-def _sizes(job: SinkJob, role: str) -> Manifest:
+def _sizes(job: ConnectorJob, role: str) -> Manifest:
     block = job.spark[role]
     heap_mib, overhead_mib = memory_mib(job, role)
     sizes: Manifest = {
@@ -66,9 +66,9 @@ def _sizes(job: SinkJob, role: str) -> Manifest:
     return sizes
 
 
-def _restart_policy(job: SinkJob) -> Manifest:
+def _restart_policy(job: ConnectorJob) -> Manifest:
     """Both intervals are always given: their default, too, comes from the webhook."""
-    restart = job.sink.restart
+    restart = job.connector.restart
     if restart.policy == "Never":
         return {"type": "Never"}
     intervals: dict[str, Any] = {

@@ -6,10 +6,10 @@ of one name; a job that ends by itself is a Job.
 
 from typing import Final
 
-from iggy_operator.decide.sinks import EXIT_STOPPED, FOR_A_PERSON
+from iggy_operator.decide.connectors import EXIT_STOPPED, FOR_A_PERSON
 from iggy_operator.desired.broker import REVISIONS_KEPT
-from iggy_operator.desired.metadata import SINK_UID_LABEL, Manifest
-from iggy_operator.launchers.job import ALIVE_FILE, JOB_FILE, JOB_FOLDER, SinkJob
+from iggy_operator.desired.metadata import Manifest
+from iggy_operator.launchers.job import ALIVE_FILE, JOB_FILE, JOB_FOLDER, ConnectorJob
 from iggy_operator.launchers.pods import DRIVER, SUBMIT_VARIABLE, driver_template
 from iggy_operator.launchers.spark_conf import memory_mib
 
@@ -21,14 +21,14 @@ CORES_RESERVED: Final = "spark.kubernetes.driver.request.cores"
 COMMAND: Final = ("python", "-m", "iggy_spark.sink_job", "--config", f"{JOB_FOLDER}/{JOB_FILE}")
 
 
-def application(job: SinkJob) -> Manifest:
-    """A Job for a sink that ends by itself, else a StatefulSet. Without the marks of staging."""
+def application(job: ConnectorJob) -> Manifest:
+    """A Job for one that ends by itself, else a StatefulSet. Without the marks of staging."""
     template = _template(job)
     return _job(job, template) if job.is_bounded else _stateful_set(job, template)
 
 
-def service_account(job: SinkJob) -> Manifest | None:
-    """One without any right, unless the sink names another."""
+def service_account(job: ConnectorJob) -> Manifest | None:
+    """One without any right, unless the spec names another."""
     if "serviceAccountName" in job.spark:
         return None
     return {
@@ -39,7 +39,7 @@ def service_account(job: SinkJob) -> Manifest | None:
     }
 
 
-def _template(job: SinkJob) -> Manifest:
+def _template(job: ConnectorJob) -> Manifest:
     template = driver_template(job)
     spec = template["spec"]
     container = spec["containers"][0]
@@ -72,7 +72,7 @@ def _probes() -> Manifest:
     }
 
 
-def _submit_arguments(job: SinkJob) -> list[Manifest]:
+def _submit_arguments(job: ConnectorJob) -> list[Manifest]:
     """For the Java that PySpark starts: it is what loads packages."""
     lists = {"--packages": job.spark.get("packages"), "--py-files": job.spark.get("pyFiles")}
     words = [word for flag, names in lists.items() if names for word in (flag, ",".join(names))]
@@ -81,7 +81,7 @@ def _submit_arguments(job: SinkJob) -> list[Manifest]:
     return [{"name": SUBMIT_VARIABLE, "value": " ".join([*words, "pyspark-shell"])}]
 
 
-def _resources(job: SinkJob) -> Manifest:
+def _resources(job: ConnectorJob) -> Manifest:
     driver = job.spark["driver"]
     memory = f"{sum(memory_mib(job, 'driver'))}Mi"
     limits = {"memory": memory}
@@ -92,7 +92,7 @@ def _resources(job: SinkJob) -> Manifest:
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": limits}
 
 
-def _stateful_set(job: SinkJob, template: Manifest) -> Manifest:
+def _stateful_set(job: ConnectorJob, template: Manifest) -> Manifest:
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -100,7 +100,7 @@ def _stateful_set(job: SinkJob, template: Manifest) -> Manifest:
         "spec": {
             "replicas": 1,
             "serviceName": job.name,
-            "selector": {"matchLabels": {SINK_UID_LABEL: job.owner.uid}},
+            "selector": {"matchLabels": {job.connector.uid_label: job.owner.uid}},
             # With OrderedReady, a pod that never started is never replaced by a mended one.
             "podManagementPolicy": "Parallel",
             "revisionHistoryLimit": REVISIONS_KEPT,
@@ -109,8 +109,8 @@ def _stateful_set(job: SinkJob, template: Manifest) -> Manifest:
     }
 
 
-def _job(job: SinkJob, template: Manifest) -> Manifest:
-    restart = job.sink.restart
+def _job(job: ConnectorJob, template: Manifest) -> Manifest:
+    restart = job.connector.restart
     waits = _on_exit("FailJob", *FOR_A_PERSON)
     goes_on = _on_exit("Ignore", EXIT_STOPPED)
     return {

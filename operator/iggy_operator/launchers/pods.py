@@ -15,7 +15,7 @@ from iggy_operator.launchers.job import (
     JOB_FOLDER,
     LOGIN_FOLDER,
     METRICS_PORT,
-    SinkJob,
+    ConnectorJob,
 )
 from iggy_operator.launchers.secrets import VOLUMES, block_name
 
@@ -35,6 +35,10 @@ _OWN_VOLUMES: Final = (
     JOB_VOLUME, LOGIN_VOLUME, CHECKPOINT_VOLUME, TEMPORARY_VOLUME, *VOLUMES.values()
 )  # fmt: skip
 _OWN_PATHS: Final = (JOB_FOLDER, LOGIN_FOLDER, CHECKPOINT_PATH, "/tmp", *VOLUMES)
+_OFF_VOLUMES: Final = {
+    "sink": "so that files would be lost with the pod: use",
+    "source": "so that a pod has no files there: use",
+}
 _LOGIN_KEYS: Final = ("username", "password")
 _SECRET_MODE: Final = 0o440  # for the pod's group
 
@@ -53,19 +57,19 @@ _ALLOWED: Final = {
 _CONTAINER: Final = {"name", "volumeMounts"}
 
 
-def driver_template(job: SinkJob) -> Manifest:
+def driver_template(job: ConnectorJob) -> Manifest:
     """The driver's pod as a template; a launcher adds image, command and sizes."""
     return _template(job, DRIVER, has_job=True)
 
 
-def executor_template(job: SinkJob) -> Manifest:
+def executor_template(job: ConnectorJob) -> Manifest:
     """An executor's. It reads from the broker, too, and marks in the checkpoint that it writes."""
     template = _template(job, EXECUTOR, has_job=False)
     # Only the driver talks to the API server.
     return {**template, "spec": {**template["spec"], "automountServiceAccountToken": False}}
 
 
-def _template(job: SinkJob, container: str, *, has_job: bool) -> Manifest:
+def _template(job: ConnectorJob, container: str, *, has_job: bool) -> Manifest:
     wished = job.spark.get("podTemplate", {})
     metadata, spec = wished.get("metadata", {}), wished.get("spec", {})
     volumes = _volumes(job, has_job=has_job)
@@ -104,15 +108,15 @@ def _template(job: SinkJob, container: str, *, has_job: bool) -> Manifest:
     }
 
 
-def _environment(job: SinkJob) -> list[Manifest]:
+def _environment(job: ConnectorJob) -> list[Manifest]:
     # The root is read-only, and Java wants to write home.
     own: list[Manifest] = [{"name": "HOME", "value": "/tmp"}]
     names = {entry["name"] for entry in own} | {SUBMIT_VARIABLE}
     return own + [entry for entry in job.spark.get("env", ()) if entry.get("name") not in names]
 
 
-def _volumes(job: SinkJob, *, has_job: bool) -> list[Manifest]:
-    volumes = [_secret(LOGIN_VOLUME, job.source.secret, _LOGIN_KEYS)]
+def _volumes(job: ConnectorJob, *, has_job: bool) -> list[Manifest]:
+    volumes = [_secret(LOGIN_VOLUME, job.access.secret, _LOGIN_KEYS)]
     volumes += [_secret(VOLUMES[item.folder], item.name, item.keys) for item in job.secrets]
     if job.claim is not None:
         claim = {"claimName": job.claim}
@@ -135,7 +139,7 @@ def _secret(volume: str, secret: str, keys: Sequence[str]) -> Manifest:
     return {"name": volume, "secret": {**content, "defaultMode": _SECRET_MODE}}
 
 
-def _mounts(job: SinkJob, *, has_job: bool) -> list[Manifest]:
+def _mounts(job: ConnectorJob, *, has_job: bool) -> list[Manifest]:
     read_only = [(LOGIN_VOLUME, LOGIN_FOLDER)]
     if has_job:
         read_only.insert(0, (JOB_VOLUME, JOB_FOLDER))
@@ -149,7 +153,7 @@ def _mounts(job: SinkJob, *, has_job: bool) -> list[Manifest]:
     return mounts
 
 
-def _pull_secrets(job: SinkJob) -> Manifest:
+def _pull_secrets(job: ConnectorJob) -> Manifest:
     names = job.release.image_pull_secrets
     return {"imagePullSecrets": [{"name": name} for name in names]} if names else {}
 
@@ -162,7 +166,7 @@ def _own_mounts(spec: Mapping[str, Any]) -> list[Manifest]:
     ]
 
 
-def problems(job: SinkJob) -> Iterator[str]:
+def problems(job: ConnectorJob) -> Iterator[str]:
     """What of `spark.podTemplate` is not allowed, and files that nothing would keep."""
     wished = job.spark.get("podTemplate", {})
     spec = wished.get("spec", {})
@@ -196,12 +200,12 @@ def _volume_problems(spec: Mapping[str, Any], where: str) -> Iterator[str]:
             yield f"{where}.spec.containers: mountPath {path or '/'} is taken: use another folder"
 
 
-def _path_problems(job: SinkJob, spec: Mapping[str, Any]) -> Iterator[str]:
-    """Files below no mount would be lost with the pod."""
-    if job.sink.type not in ("Files", "Delta"):
+def _path_problems(job: ConnectorJob, spec: Mapping[str, Any]) -> Iterator[str]:
+    """Below no mount there are no files to read, and those that are written go with the pod."""
+    if job.connector.type not in ("Files", "Delta"):
         return
-    name = block_name(job.sink)
-    field, path = f"{name}.path", str(job.sink.spec[name]["path"])
+    name = block_name(job.connector)
+    field, path = f"{name}.path", str(job.connector.spec[name]["path"])
     if "://" in path:
         yield from _address_problems(field, path)
         return
@@ -209,9 +213,9 @@ def _path_problems(job: SinkJob, spec: Mapping[str, Any]) -> Iterator[str]:
     parts = path.split("/")
     if not any(mount and f"{path}/".startswith(f"{mount}/") for mount in mounts) or ".." in parts:
         yield (
-            f"{field}: {path} lies on no volume, so that files would be lost with the pod: "
-            "write into a mountPath of spark.podTemplate, with its volume, such as a claim, or to "
-            "an address such as s3a://bucket/folder"
+            f"{field}: {path} lies on no volume, {_OFF_VOLUMES[job.connector.word]} a mountPath of "
+            "spark.podTemplate, with its volume, such as a claim, or an address such as "
+            "s3a://bucket/folder"
         )
 
 

@@ -1,4 +1,4 @@
-"""Secrets that a sink names, and the folders that they become wherever its job runs.
+"""Secrets that a sink or source names, and the folders that they become wherever its job runs.
 
 The job reads a login anew at every connection, so a changed Secret needs no restart.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iggy_operator.resources import Sink
+from iggy_operator.resources import Connector
 
 STORE_FOLDER: Final = "/etc/iggy-files"
 TARGET_FOLDER: Final = "/etc/iggy-target"
@@ -34,6 +34,7 @@ _LOGINS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "ClickHouse": (_BASIC,),
     "Mongo": (_BASIC,),
     "Http": (("token",), _BASIC, ("tls.crt", "tls.key")),
+    "Postgres": (_BASIC,),
 }
 _OAUTH2: Final = (("clientId", "clientSecret"),)
 
@@ -43,7 +44,7 @@ class Mounted:
     """One Secret, and where the job finds it: a folder with one file a key."""
 
     field: str
-    """Where the sink names it, such as `jdbc.credentialsSecretName`."""
+    """Where the resource names it, such as `jdbc.credentialsSecretName`."""
     name: str
     folder: str
     rows: tuple[tuple[str, ...], ...] = ()
@@ -66,22 +67,22 @@ def _named(keys: Sequence[str]) -> str:
     return ("the key " if len(keys) == 1 else "the keys ") + " and ".join(keys)
 
 
-def block_name(sink: Sink) -> str:
+def block_name(connector: Connector) -> str:
     """The field that holds the details of a type: `clickhouse` of ClickHouse."""
-    return sink.type.lower()
+    return connector.type.lower()
 
 
-def mounted(sink: Sink) -> Iterator[Mounted]:
-    """Every Secret that the sink names."""
-    name = block_name(sink)
-    block: Mapping[str, Any] = sink.spec.get(name, {})
+def mounted(connector: Connector) -> Iterator[Mounted]:
+    """Every Secret that is named."""
+    name = block_name(connector)
+    block: Mapping[str, Any] = connector.spec.get(name, {})
     yield from _store(f"{name}.s3", block.get("s3", {}), STORE_FOLDER)
     if secret := block.get("credentialsSecretName"):
-        rows = _OAUTH2 if "oauth2" in block else _LOGINS.get(sink.type, ())
+        rows = _OAUTH2 if "oauth2" in block else _LOGINS.get(connector.type, ())
         yield Mounted(f"{name}.credentialsSecretName", secret, TARGET_FOLDER, rows)
     if secret := block.get("caSecretName"):
         yield Mounted(f"{name}.caSecretName", secret, CA_FOLDER, (_CA,), _CA)
-    checkpoint = sink.spec.get("checkpoint", {}).get("s3", {})
+    checkpoint = connector.spec.get("checkpoint", {}).get("s3", {})
     yield from _store(CHECKPOINT_STORE, checkpoint, CHECKPOINT_STORE_FOLDER)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from iggy_operator.launchers.job import SinkJob, mebibytes
+from iggy_operator.launchers.job import ConnectorJob, mebibytes
 
 OVERHEAD_MIB_MIN: Final = 512
 """Beside the Java heap. Python and Arrow live there: 40 % of a small heap is too little."""
@@ -36,7 +36,7 @@ RESERVED: Final = (
 )
 
 
-def spark_conf(job: SinkJob) -> dict[str, str]:
+def spark_conf(job: ConnectorJob) -> dict[str, str]:
     """Sorted by key. What the user adds never wins over what is ours."""
     conf = {
         **{key: value for key, value in job.spark.get("conf", {}).items() if not _is_reserved(key)},
@@ -62,14 +62,14 @@ def _is_reserved(key: str) -> bool:
     return key.startswith(RESERVED)
 
 
-def problems(job: SinkJob) -> Iterator[str]:
+def problems(job: ConnectorJob) -> Iterator[str]:
     """Properties that the operator sets."""
     for key in sorted(job.spark.get("conf", {})):
         if _is_reserved(key):
             yield f"spark.conf: {key} is set by the operator: remove it, it has a field of its own"
 
 
-def memory_mib(job: SinkJob, role: str) -> tuple[int, int]:
+def memory_mib(job: ConnectorJob, role: str) -> tuple[int, int]:
     """MiB of the Java heap, and MiB beside it, of `driver` or `executor`."""
     block = job.spark[role]
     heap = mebibytes(block["memory"])

@@ -1,6 +1,7 @@
 """What became of a job, read from the status of whatever runs it. Tables first.
 
-No state makes a sink Ready: a driver can run for a day without a message. Commits decide that.
+No state makes a sink Ready: a driver can run for a day without a message. Commits decide that; of
+a source, that its driver is in its consumer group.
 """
 
 import re
@@ -19,8 +20,8 @@ MESSAGE_CHARACTERS_MAX: Final = 500
 RERUN_EXTRA_S: Final = 120
 
 
-# Printed by the sink job on standard error; beside it is the same as JSON, for programs.
-_JOB_FAILED: Final = re.compile(r"^iggy sink job failed: (.+)$", re.MULTILINE)
+# Printed by the job on standard error; beside it is the same as JSON, for programs.
+_JOB_FAILED: Final = re.compile(r"^iggy (?:sink|source) job failed: (.+)$", re.MULTILINE)
 
 
 class Phase(Enum):
@@ -213,7 +214,7 @@ def _newest(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def read_native(application: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Reading:
-    """A StatefulSet or Job of ours, with the pods that bear the sink's label."""
+    """A StatefulSet or Job of ours, with the pods that bear the connector's label."""
     pod = max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), default=None)
     if application["kind"] == "Job" and (ended := _job_end(application)) is not None:
         return ended if pod is None else replace(ended, **_pod_facts(pod))
@@ -309,7 +310,7 @@ def _end(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def short(text: str) -> str:
-    """What matters of a message. Of a sink job's last lines, the reason that it gives; of a Java
+    """What matters of a message. Of a job's last lines, the reason that it gives; of a Java
     stack, the text behind `Message:`.
     """
     if reasons := _JOB_FAILED.findall(text):

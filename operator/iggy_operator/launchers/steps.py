@@ -1,7 +1,7 @@
-"""What to do about a sink's application: start it, stop it, wait, or let it be. Pure.
+"""What to do about the application of a sink or source: start, stop, wait, or let it be. Pure.
 
-Two drivers never run at once, since a start needs that nothing of the sink is left: no application
-and no pod, of this sink or of an earlier one of its name.
+Two drivers never run at once, since a start needs that nothing of it is left: no application
+and no pod, of this object or of an earlier one of its name.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
-from iggy_operator.decide.sinks import (
+from iggy_operator.decide.connectors import (
     CARRIED_OVER,
     EXIT_FINISHED,
     EXIT_STOPPED,
@@ -20,7 +20,7 @@ from iggy_operator.desired.metadata import RESTART_AT, USER_HASH
 from iggy_operator.desired.staging import Change, change
 from iggy_operator.launchers.states import Phase, Reading
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Sink
+from iggy_operator.resources import Connector
 
 SOON_S: Final = 5.0
 """Pods that must go, or come, are looked at again after so long."""
@@ -48,14 +48,14 @@ class Record:
     attempts: int = 0
     """Since it last ran for long, over all applications."""
     ended: str = ""
-    """The reason why nobody starts it again before the sink changes; empty while somebody does."""
+    """The reason why nobody starts it again before the spec changes; empty while somebody does."""
     error: str = ""
     """Why it failed last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a sink must not run, or not be started."""
+    """Why a connector must not run, or not be started."""
 
     reason: Reason
     message: str
@@ -63,9 +63,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Everything that is known about a sink's job at one moment."""
+    """Everything that is known about a connector's job at one moment."""
 
-    sink: Sink
+    connector: Connector
     marks: Mapping[str, str]
     """Of the application that is wanted, as `staging.marks` makes them."""
     record: Record
@@ -112,7 +112,7 @@ def plan(look: Look) -> Plan:
     if record.ended:
         step = Step.STOP if _would_loop(look) else Step.KEEP
         again_s = SOON_S if step is Step.STOP else None
-        return Plan(step, _reason(record.ended), _why(look.sink, record), record, again_s)
+        return Plan(step, _reason(record.ended), _why(look.connector, record), record, again_s)
     return _by_phase(look, record)
 
 
@@ -121,7 +121,7 @@ def _replaced(look: Look, record: Record) -> Plan | None:
     assert look.application is not None and look.reading is not None, "there is one"
     lacks = change(look.application["metadata"].get("annotations", {}), look.marks)
     if lacks in (Change.USER, Change.RESTART):
-        text = "the sink has changed: the job is stopped, and started anew"
+        text = f"the {look.connector.word} has changed: the job is stopped, and started anew"
         return Plan(Step.STOP, Reason.RECONCILING, text, Record(hash=record.hash), SOON_S)
     if lacks is Change.RELEASE and look.reading.is_stuck and not record.ended:
         text = "the driver never ran: the job is made anew, as this release makes it"
@@ -133,7 +133,7 @@ def _replaced(look: Look, record: Record) -> Plan | None:
 
 
 def _without(look: Look) -> Plan:
-    """There is no application of this sink."""
+    """There is no application of this object."""
     record = look.record
     if look.remains:
         text = f"waits until {', '.join(look.remains)} is gone: never two drivers"
@@ -142,7 +142,7 @@ def _without(look: Look) -> Plan:
         return Plan(Step.KEEP, look.hold.reason, look.hold.message, record)
     is_changed = _is_changed(record, look.marks)
     if record.ended and not is_changed:
-        return Plan(Step.KEEP, _reason(record.ended), _why(look.sink, record), record)
+        return Plan(Step.KEEP, _reason(record.ended), _why(look.connector, record), record)
     if look.wait is not None:
         return Plan(Step.KEEP, look.wait.reason, look.wait.message, record, SOON_S)
     fresh = replace(
@@ -158,7 +158,7 @@ def _without(look: Look) -> Plan:
 
 
 def _is_changed(record: Record, marks: Mapping[str, str]) -> bool:
-    """Whether somebody has changed the sink, or asked for a restart, since it was last started."""
+    """Whether somebody has changed the spec, or asked for a restart, since it was last started."""
     if not record.hash:
         return True
     before = {**marks, USER_HASH: record.hash}
@@ -200,13 +200,13 @@ def _failure(look: Look) -> str:
     reading = look.reading
     assert reading is not None, "there is one"
     is_good = _code(reading) == EXIT_STOPPED or (
-        reading.phase is Phase.FINISHED and _is_bounded(look.sink)
+        reading.phase is Phase.FINISHED and _is_bounded(look.connector)
     )
     return "" if reading.phase not in _ENDED or is_good else reading.message
 
 
-def _is_bounded(sink: Sink) -> bool:
-    return bool(sink.spec["trigger"]["mode"] == "AvailableNow")
+def _is_bounded(connector: Connector) -> bool:
+    return bool(connector.spec["trigger"]["mode"] == "AvailableNow")
 
 
 def _would_loop(look: Look) -> bool:
@@ -216,9 +216,9 @@ def _would_loop(look: Look) -> bool:
 
 
 def _by_phase(look: Look, record: Record) -> Plan:
-    reading, sink = look.reading, look.sink
+    reading, connector = look.reading, look.connector
     assert reading is not None and look.application is not None, "there is one"
-    reason = reading.reason(is_bounded=_is_bounded(sink))
+    reason = reading.reason(is_bounded=_is_bounded(connector))
     if reading.phase not in _ENDED:
         # One that failed lately may fail again, and be running again a moment later.
         is_shaky = reading.phase is Phase.PENDING or record.attempts > 1
@@ -227,8 +227,8 @@ def _by_phase(look: Look, record: Record) -> Plan:
     text = reading.message or f"the driver ended with code {_code(reading)}"
     retries = max(0, record.attempts - 1)
     if look.application["kind"] == "Job" and reading.phase is Phase.FAILED:
-        retries = max(retries, sink.restart.retries_max)  # it has tried that often itself
-    after = after_exit(sink, _code(reading), retries=retries, ran_s=0, error=text)
+        retries = max(retries, connector.restart.retries_max)  # it has tried that often itself
+    after = after_exit(connector, _code(reading), retries=retries, ran_s=0, error=text)
     # What never ran is waited for as a pod waits for its image: for ever.
     if after.pause_s is None and not reading.is_stuck:
         error = record.error if after.reason is Reason.COMPLETED else after.message
@@ -237,7 +237,9 @@ def _by_phase(look: Look, record: Record) -> Plan:
         again_s = 0.1 if _would_loop(look) else None
         return Plan(Step.KEEP, after.reason, after.message, given_up, again_s)
     is_failing = reading.phase is Phase.FAILING  # whoever launches it tries again
-    pause_s = reading.stuck_after_s if is_failing else after.pause_s or sink.restart.pause_s_max
+    pause_s = (
+        reading.stuck_after_s if is_failing else after.pause_s or connector.restart.pause_s_max
+    )
     waited_s = look.now_s - look.since_s
     if pause_s is None or waited_s < pause_s:
         again_s = SOON_S if is_failing or pause_s is None else pause_s - waited_s
@@ -256,9 +258,9 @@ def _code(reading: Reading) -> int:
     return reading.exit_code
 
 
-def _why(sink: Sink, record: Record) -> str:
+def _why(connector: Connector, record: Record) -> str:
     """Why nobody starts it."""
-    is_done = record.ended == Reason.COMPLETED and _is_bounded(sink)
+    is_done = record.ended == Reason.COMPLETED and _is_bounded(connector)
     return CARRIED_OVER if is_done else record.error
 
 

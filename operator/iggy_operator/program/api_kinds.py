@@ -30,8 +30,8 @@ class ApiKind:
         return "/".join(step for step in steps if step)
 
 
-_OURS: Final = ("iggybrokers", "iggystreams", "iggytopics", "iggyusers", "iggysinks")
-_OUR_KINDS: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggyUser", "IggySink")
+_OURS: Final = ("iggybrokers", "iggystreams", "iggytopics", "iggyusers", "iggysinks", "iggysources")
+_OUR_KINDS: Final = ("IggyBroker", "IggyStream", "IggyTopic", "IggyUser", "IggySink", "IggySource")
 SPARK_KINDS: Final[Mapping[str, ApiKind]] = {
     f"SparkApplication.{group}": ApiKind(
         f"{group}/{version}", "sparkapplications", "SparkApplication"

@@ -3,12 +3,13 @@
 from typing import Final
 
 from iggy_operator.cluster import Object, Ref
-from iggy_operator.desired.metadata import BROKER_LABEL, MANAGED_LABEL, MANAGER, SINK_LABEL
+from iggy_operator.desired.metadata import BROKER_LABEL, MANAGED_LABEL, MANAGER
+from iggy_operator.resources import CONNECTORS
 
 SELECTOR: Final = f"{MANAGED_LABEL}={MANAGER}"
 """What children are watched by."""
-# A sink's children bear the label of its broker, too.
-_OWNERS: Final = ((SINK_LABEL, "IggySink"), (BROKER_LABEL, "IggyBroker"))
+# A connector's children bear the label of its broker, too.
+_OWNERS: Final = (*((item.label, item.kind) for item in CONNECTORS), (BROKER_LABEL, "IggyBroker"))
 
 
 def owner_of_child(value: Object) -> Ref | None:

@@ -6,7 +6,7 @@ are gone, too.
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -22,6 +22,7 @@ from iggy_operator.conditions import AVAILABLE, PAUSED, READY, found
 from iggy_operator.meter import Meter
 from iggy_operator.objects import status_of, uid_of
 from iggy_operator.reasons import Reason
+from iggy_operator.resources import CONNECTORS, Connector
 
 PREFIX: Final = "iggy_operator_"
 _SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
@@ -46,6 +47,7 @@ class Family:
 
 
 _SINK: Final = ("namespace", "topic", "sink")
+_SOURCE: Final = ("namespace", "topic", "source")
 FAMILIES: Final[tuple[Family, ...]] = (
     Family(
         "reconcile_total",
@@ -97,6 +99,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "How often a sink's job was started again after it ended, since the operator's own start; "
         "0 for one that never failed. A start that people asked for does not count.",
     ),
+    Family("source_wanted", "gauge", _SOURCE, "As `sink_wanted`, of a source."),
+    Family("source_restarts_total", "counter", _SOURCE, "As `sink_restarts_total`, of a source."),
 )
 """Every metric, in the order in which they are shown."""
 _FAMILY: Final = {family.short_name: family for family in FAMILIES}
@@ -164,13 +168,13 @@ class Metrics(Meter):
         if reason == "DriftReverted":
             self._reverted.inc()
 
-    def restarted(self, sink_uid: str, count: int) -> None:
+    def restarted(self, uid: str, count: int) -> None:
         """As `Meter.restarted`."""
-        self._restarts[sink_uid] = self._restarts.get(sink_uid, 0) + count
+        self._restarts[uid] = self._restarts.get(uid, 0) + count
 
-    def restarts_of(self, sink_uids: Iterable[str]) -> dict[str, int]:
-        """How often each of the sinks that are there was restarted; all others are forgotten."""
-        self._restarts = {uid: self._restarts.get(uid, 0) for uid in sink_uids}
+    def restarts_of(self, uids: Iterable[str]) -> dict[str, int]:
+        """How often each of the jobs that are there was restarted; all others are forgotten."""
+        self._restarts = {uid: self._restarts.get(uid, 0) for uid in uids}
         return self._restarts
 
     def asked(self, broker: Ref, command: str, result: str, seconds: float) -> None:
@@ -211,7 +215,13 @@ class _Live(Collector):
         yield _gauge("queue_oldest_seconds", [((), gauges.oldest_s())])
         yield _gauge("resync_age_seconds", [((), gauges.resync_age_s())])
         yield _objects(gauges.cache)
-        yield from _sinks(gauges.cache, metrics)
+        yield _lags(gauges.cache, "sink_lag_messages", "lagMessages")
+        yield _lags(gauges.cache, "sink_lag_seconds", "lagSeconds")
+        counts = metrics.restarts_of(
+            uid_of(entry.value) for kind in CONNECTORS for entry in gauges.cache.of_kind(kind.kind)
+        )
+        for kind in CONNECTORS:
+            yield from _jobs(gauges.cache, kind, counts)
 
 
 def _gauge(name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
@@ -253,28 +263,33 @@ def _is_hibernated(broker: Entry) -> bool:
 
 
 def _is_wanted(cache: ObjectCache, entry: Entry) -> bool:
-    """Whether a sink's job is to carry messages now."""
+    """Whether the job of a sink or source is to carry messages now."""
     ready = found(status_of(entry.value).get("conditions", ()), READY)
     is_done = ready is not None and ready["reason"] == Reason.COMPLETED
     return not is_done and _state(cache, entry) not in _RESTING
 
 
-def _sinks(cache: ObjectCache, metrics: Metrics) -> Iterator[Metric]:
-    lags, ages, wanted = [], [], []
-    family = _FAMILY["sink_restarts_total"]
+def _labels(entry: Entry) -> tuple[str, ...]:
+    """Of a sink or source."""
+    topic = entry.points_at.name if entry.points_at is not None else ""
+    return (entry.ref.namespace, topic, entry.ref.name)
+
+
+def _lags(cache: ObjectCache, name: str, field: str) -> Metric:
+    """How far sinks are behind, of those of which it is known."""
+    progress = (
+        (entry, status_of(entry.value).get("progress", {})) for entry in cache.of_kind("IggySink")
+    )
+    known = ((entry, found) for entry, found in progress if "lagMessages" in found)
+    return _gauge(name, [(_labels(entry), float(found.get(field, 0))) for entry, found in known])
+
+
+def _jobs(cache: ObjectCache, kind: type[Connector], counts: Mapping[str, int]) -> Iterator[Metric]:
+    entries = cache.of_kind(kind.kind)
+    wanted = [(_labels(entry), float(_is_wanted(cache, entry))) for entry in entries]
+    yield _gauge(f"{kind.word}_wanted", wanted)
+    family = _FAMILY[f"{kind.word}_restarts_total"]
     restarts = CounterMetricFamily(family.name, family.meaning, labels=family.labels)
-    entries = cache.of_kind("IggySink")
-    counts = metrics.restarts_of(uid_of(entry.value) for entry in entries)
     for entry in entries:
-        topic = entry.points_at.name if entry.points_at is not None else ""
-        labels = (entry.ref.namespace, topic, entry.ref.name)
-        progress = status_of(entry.value).get("progress", {})
-        if "lagMessages" in progress:
-            lags.append((labels, float(progress["lagMessages"])))
-            ages.append((labels, float(progress.get("lagSeconds", 0))))
-        wanted.append((labels, float(_is_wanted(cache, entry))))
-        restarts.add_metric(labels, float(counts[uid_of(entry.value)]))
-    yield _gauge("sink_lag_messages", lags)
-    yield _gauge("sink_lag_seconds", ages)
-    yield _gauge("sink_wanted", wanted)
+        restarts.add_metric(_labels(entry), float(counts[uid_of(entry.value)]))
     yield restarts

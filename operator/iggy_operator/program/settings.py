@@ -183,7 +183,10 @@ SETTINGS: Final = (
         _text,
     ),
     Setting(
-        "SPARK_IMAGE", f"iggykube/spark:{VERSION}", "Image of sinks whose spec names none.", _text
+        "SPARK_IMAGE",
+        f"iggykube/spark:{VERSION}",
+        "Image of sinks and sources whose spec names none.",
+        _text,
     ),
     Setting("SPARK_VERSION", "4.3.0", "Version of Spark in that image.", _text),
     Setting(

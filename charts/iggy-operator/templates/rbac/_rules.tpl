@@ -7,12 +7,12 @@
 - apiGroups: [iggykube.dev]
   resources: [iggybrokers]
   verbs: [get, list, watch, create, patch]
-# A topic's sinks, a sink's own user.
+# A topic's sinks and sources, and the user that each of them has of its own.
 - apiGroups: [iggykube.dev]
-  resources: [iggysinks, iggyusers]
+  resources: [iggysinks, iggysources, iggyusers]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [iggykube.dev]
-  resources: [iggybrokers/status, iggystreams/status, iggytopics/status, iggysinks/status, iggyusers/status]
+  resources: [iggybrokers/status, iggystreams/status, iggytopics/status, iggysinks/status, iggysources/status, iggyusers/status]
   verbs: [patch]
 # By name only.
 - apiGroups: [""]
@@ -59,7 +59,7 @@
 {{- define "iggy-operator.user-rules" -}}
 view:
   - apiGroups: [iggykube.dev]
-    resources: [iggybrokers, iggystreams, iggytopics, iggysinks, iggyusers]
+    resources: [iggybrokers, iggystreams, iggytopics, iggysinks, iggysources, iggyusers]
     verbs: [get, list, watch]
 edit:
   - apiGroups: [iggykube.dev]
@@ -67,6 +67,6 @@ edit:
     verbs: [create, update, patch, delete, deletecollection]
 sink-edit:
   - apiGroups: [iggykube.dev]
-    resources: [iggysinks]
+    resources: [iggysinks, iggysources]
     verbs: [create, update, patch, delete, deletecollection]
 {{- end -}}

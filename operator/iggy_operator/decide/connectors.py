@@ -1,17 +1,19 @@
-"""One sink: its job's configuration, when to start it again, when to give up."""
+"""One sink or source: its job's configuration, when to start it again, when to give up."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from iggy_operator.decide.actions import Reason
-from iggy_operator.resources import Restart, Sink
+from iggy_operator.resources import Connector, Restart, Source
 
 # Fields that whoever launches the job needs, and the job does not. Changing one restarts nothing.
 _LAUNCHER_FIELDS: Final = frozenset({"checkpoint", "lag", "restart", "spark", "suspend", "userRef"})
 RETRIES_RESET_S: Final = 600
 """A job that ran this long starts with a fresh count of retries."""
 PAUSE_S_MIN: Final = 1
+OWN_TOPIC: Final = "topicRef"
+"""The field of a source that names the topic that it fills."""
 CARRIED_OVER: Final = "all messages are carried over"
 EXIT_FINISHED: Final = 0
 EXIT_CONFIGURATION: Final = 2
@@ -40,10 +42,10 @@ class AfterExit:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Another topic of the same broker that a sink's job sends to."""
+    """A topic that a job sends to, in the broker that it works with."""
 
     field: str
-    """Where the sink names it."""
+    """Where the resource names it."""
     stream: str
     topic: str
 
@@ -52,34 +54,40 @@ class Target:
         return f"{self.stream}/{self.topic}"
 
 
-def dead_letters(sink: Sink, stream: str) -> Target | None:
+def dead_letters(connector: Connector, stream: str) -> Target | None:
     """The topic that bad messages go to; `stream` is that of the topic that is read."""
-    block = sink.spec["errors"].get("deadLetter")
+    block = connector.spec["errors"].get("deadLetter")
     if block is None:
         return None
     return Target("errors.deadLetter", block.get("stream", stream), block["topic"])
 
 
-def targets(sink: Sink, stream: str) -> tuple[Target, ...]:
-    """Every other topic that the job sends to."""
-    dead, copy = dead_letters(sink, stream), sink.spec.get("iggy")
+def targets(connector: Connector, stream: str, topic: str) -> tuple[Target, ...]:
+    """Every topic that the job sends to. `stream` and `topic`: the one that it works for."""
+    if isinstance(connector, Source):
+        return (Target(OWN_TOPIC, stream, topic),)
+    dead, copy = dead_letters(connector, stream), connector.spec.get("iggy")
     copies = [Target("iggy", copy["stream"], copy["topic"])] if copy else []
     return (*copies, *([dead] if dead is not None else []))
 
 
-def loops(sink: Sink, stream: str, topic: str) -> Iterator[tuple[str, str]]:
+def loops(connector: Connector, stream: str, topic: str) -> Iterator[tuple[str, str]]:
     """Fields by which the job would read what it sends, and what to do about each."""
-    for target in targets(sink, stream):
+    if isinstance(connector, Source):
+        return
+    for target in targets(connector, stream, topic):
         if (target.stream, target.topic) == (stream, topic):
             yield target.field, f"{target} is the topic that is read: name another one"
 
 
-def job_fields(sink: Sink) -> dict[str, Any]:
+def job_fields(connector: Connector) -> dict[str, Any]:
     """The part of the spec that the job is given."""
-    return {name: value for name, value in sink.spec.items() if name not in _LAUNCHER_FIELDS}
+    return {name: value for name, value in connector.spec.items() if name not in _LAUNCHER_FIELDS}
 
 
-def after_exit(sink: Sink, exit_code: int, *, retries: int, ran_s: float, error: str) -> AfterExit:
+def after_exit(
+    connector: Connector, exit_code: int, *, retries: int, ran_s: float, error: str
+) -> AfterExit:
     """What follows when a job ends by itself after `ran_s` seconds.
 
     Exit codes of the job: 0 finished, 1 failed, 2 wrong configuration, 3 replaced by another job,
@@ -88,20 +96,20 @@ def after_exit(sink: Sink, exit_code: int, *, retries: int, ran_s: float, error:
     """
     if ran_s >= RETRIES_RESET_S:
         retries = 0
-    if exit_code == EXIT_FINISHED and sink.spec["trigger"]["mode"] == "AvailableNow":
+    if exit_code == EXIT_FINISHED and connector.spec["trigger"]["mode"] == "AvailableNow":
         return AfterExit(Reason.COMPLETED, CARRIED_OVER, None, 0)
     if (waits := FOR_A_PERSON.get(exit_code)) is not None:
         return AfterExit(waits, error, None, retries)
-    if not _may_restart(sink.restart, exit_code):
+    if not _may_restart(connector.restart, exit_code):
         reason = Reason.COMPLETED if exit_code == EXIT_FINISHED else Reason.DRIVER_FAILED
         return AfterExit(reason, error, None, retries)
     if exit_code == EXIT_STOPPED:
         message = "the job was stopped before everything was written: it goes on"
         return AfterExit(Reason.RECONCILING, message, PAUSE_S_MIN, retries)
-    if retries >= sink.restart.retries_max:
+    if retries >= connector.restart.retries_max:
         message = f"{error} (gave up after {retries} restarts)"
         return AfterExit(Reason.RETRIES_EXHAUSTED, message, None, retries)
-    pause_s = min(PAUSE_S_MIN << min(retries, 16), sink.restart.pause_s_max)
+    pause_s = min(PAUSE_S_MIN << min(retries, 16), connector.restart.pause_s_max)
     return AfterExit(Reason.DRIVER_FAILED, error, pause_s, retries + 1)
 
 

@@ -1,11 +1,11 @@
-"""IggySink: one Spark job for one topic, started by a launcher, never twice at once.
+"""IggySink and IggySource: one Spark job for one topic, started by a launcher, never twice at once.
 
 A pass looks at what is there, plans one step and takes it. The application in the cluster and the
 status hold all that a later pass must know.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
 from iggy_operator.blocked import Blocked
@@ -15,24 +15,24 @@ from iggy_operator.cluster import Ref
 from iggy_operator.desired.metadata import RELEASE_HASH, RESTART_AT, USER_HASH, owner_of
 from iggy_operator.kinds import (
     common,
+    connector_objects,
+    connector_report,
+    connector_targets,
     sink_letters,
-    sink_objects,
-    sink_report,
-    sink_targets,
 )
 from iggy_operator.kinds.common import Release, Verdict, World
-from iggy_operator.kinds.sink_objects import Found
-from iggy_operator.kinds.sink_progress import progress
-from iggy_operator.kinds.sink_report import Facts
-from iggy_operator.kinds.sink_targets import DeadLetters
-from iggy_operator.launchers.children import SinkChildren, problems, sink_children
+from iggy_operator.kinds.connector_objects import Found
+from iggy_operator.kinds.connector_progress import members, progress
+from iggy_operator.kinds.connector_report import Facts
+from iggy_operator.kinds.connector_targets import DeadLetters
+from iggy_operator.launchers.children import ConnectorChildren, connector_children, problems
 from iggy_operator.launchers.choice import Launcher, choose
-from iggy_operator.launchers.job import SinkJob, Source
+from iggy_operator.launchers.job import Access, ConnectorJob
 from iggy_operator.launchers.kubeflow import SPARK_ACCOUNT
 from iggy_operator.launchers.steps import Look, Plan, Record, Step, Stop, plan
 from iggy_operator.objects import annotation, is_deleting, is_owned, status_of
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Key, Sink, Stream, Topic
+from iggy_operator.resources import Connector, Key, Sink, Source, Stream, Topic
 
 MISSING_AGAIN_S: Final = 60.0
 """A Spark operator that is not installed is looked for again."""
@@ -40,7 +40,7 @@ MISSING_AGAIN_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a sink's messages come from."""
+    """The topic that a job works for."""
 
     topic: Topic
     entry: Entry
@@ -57,28 +57,27 @@ class _Place:
 
 async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     """One pass. Raises Blocked, BrokerError, ClusterError."""
-    sink = entry.resource
-    assert isinstance(sink, Sink)
-    found = await sink_objects.observe(world, entry)
+    connector = connector_objects.connector_of(entry)
+    found = await connector_objects.observe(world, entry)
     try:
-        place = await _place(world, entry, sink)
-        launcher = _launcher(sink, found, entry)
-        job = _job(world, entry, sink, place)
+        place = await _place(world, entry, connector)
+        launcher = _launcher(connector, found, entry)
+        job = _job(world, entry, connector, place)
         if texts := problems(job, launcher):
             raise Blocked(Reason.UNSUPPORTED, "; ".join(texts))
     except Blocked as error:
-        if not sink.is_suspended or not may_act:
+        if not connector.is_suspended or not may_act:
             raise
         if found.application is not None and not is_deleting(found.application):
-            await sink_objects.stop(world, found.application)
-        report = sink_report.suspended(found, status_of(entry.value))
+            await connector_objects.stop(world, found.application)
+        report = connector_report.suspended(found, status_of(entry.value))
         return Verdict(report, stopped_by=error)
-    children = sink_children(job, launcher)
+    children = connector_children(job, launcher)
     return await _bring_in_line(world, entry, place, (found, job, children), may_act=may_act)
 
 
 async def release(world: World, entry: Entry) -> Release:
-    """Nothing in the broker belongs to a sink; its user goes by itself."""
+    """Nothing in the broker belongs to a connector; its user goes by itself."""
     return Release()
 
 
@@ -86,23 +85,25 @@ async def _bring_in_line(
     world: World,
     entry: Entry,
     place: _Place,
-    case: tuple[Found, SinkJob, SinkChildren],
+    case: tuple[Found, ConnectorJob, ConnectorChildren],
     *,
     may_act: bool,
 ) -> Verdict:
     found, job, children = case
-    sink = job.sink
+    connector = job.connector
     letters = await _dead_letters(world, found, job, place, may_act=may_act)
     credentials = await _credentials(world, entry, job, place, may_act=may_act)
     claim = None
     if job.claim is not None:
-        claim = await sink_objects.claim(world, entry, job.claim, children.claim, may_act=may_act)
-    checkpoint = sink_report.checkpoint_trouble(job, claim)
+        claim = await connector_objects.claim(
+            world, entry, job.claim, children.claim, may_act=may_act
+        )
+    checkpoint = connector_report.checkpoint_trouble(job, claim)
     old = status_of(entry.value)
-    hold = _hold(sink, place, str(old.get("topicIncarnation", "")))
+    hold = _hold(connector, place, str(old.get("topicIncarnation", "")))
     needs = None if found.application else await _needs(world, entry, job, children)
     look = Look(
-        sink=sink,
+        connector=connector,
         marks=children.application["metadata"]["annotations"],
         record=_record(old.get("application") or {}),
         now_s=world.clock.now_s(),
@@ -118,30 +119,30 @@ async def _bring_in_line(
     if step.reason is Reason.SUSPENDED:  # the next start follows on a wish, not on a failure
         step = replace(step, record=replace(step.record, attempts=0))
     before = old.get("application") or {}
-    was_there = "uid" in before and before.get("state") != sink_report.STOPPING
+    was_there = "uid" in before and before.get("state") != connector_report.STOPPING
     if may_act:
         await _act(world, entry, case, step.step)
-        if step.reason is Reason.RUNNING and "userRef" in sink.spec:
+        if step.reason is Reason.RUNNING and "userRef" in connector.spec:
             await _remove_own_user(world, entry, job)
     facts = Facts(
         job=job,
         found=found,
         plan=step,
         credentials=credentials,
-        checkpoint=checkpoint or sink_report.checkpoint_doubt(job, claim, found.driver),
-        incarnation=old.get("topicIncarnation") if hold and not sink.is_suspended
+        checkpoint=checkpoint or connector_report.checkpoint_doubt(job, claim, found.driver),
+        incarnation=old.get("topicIncarnation") if hold and not connector.is_suspended
         else place.incarnation or None,
         was_lost=was_there and found.application is None,
     )  # fmt: skip
     facts = await _with_progress(world, place, facts, old)
-    verdict = sink_report.verdict(facts, old, now_s=world.clock.now_s())
+    verdict = connector_report.verdict(facts, old, now_s=world.clock.now_s())
     return replace(verdict, has_acted=letters.is_made)
 
 
 def _as_it_is(look: Look) -> Plan:
-    """Of a sink that must be left alone: what its job does, whatever should be done about it."""
+    """Of one that must be left alone: what its job does, whatever should be done about it."""
     if look.application is None:
-        text = "nothing is started while the sink is paused"
+        text = f"nothing is started while the {look.connector.word} is paused"
         return Plan(Step.KEEP, Reason.PAUSED, text, look.record)
     annotations = look.application["metadata"].get("annotations", {})
     marks = {name: annotations.get(name, "") for name in (USER_HASH, RELEASE_HASH, RESTART_AT)}
@@ -151,34 +152,40 @@ def _as_it_is(look: Look) -> Plan:
     return replace(found, step=Step.KEEP, record=record, again_s=None)
 
 
-async def _needs(world: World, entry: Entry, job: SinkJob, children: SinkChildren) -> Stop | None:
+async def _needs(
+    world: World, entry: Entry, job: ConnectorJob, children: ConnectorChildren
+) -> Stop | None:
     """What of other people's objects a start needs. What runs goes on without."""
     account = job.spark.get("serviceAccountName")
     if account is None and children.account is None:
         account = SPARK_ACCOUNT
-    missing = await sink_objects.account_trouble(world, entry, account) if account else None
-    return missing or await sink_objects.secret_trouble(world, entry)
+    missing = await connector_objects.account_trouble(world, entry, account) if account else None
+    return missing or await connector_objects.secret_trouble(world, entry)
 
 
 async def _dead_letters(
-    world: World, found: Found, job: SinkJob, place: _Place, *, may_act: bool
+    world: World, found: Found, job: ConnectorJob, place: _Place, *, may_act: bool
 ) -> DeadLetters:
     """Before the user is made, so that its rights on the topic can be granted at once."""
-    look = sink_targets.dead_letters_of_running if found.application else sink_targets.dead_letters
+    look = (
+        connector_targets.dead_letters_of_running
+        if found.application
+        else connector_targets.dead_letters
+    )
     return await look(world, job, place.admin, place.stream.broker, may_act=may_act)
 
 
 async def _act(
-    world: World, entry: Entry, case: tuple[Found, SinkJob, SinkChildren], step: Step
+    world: World, entry: Entry, case: tuple[Found, ConnectorJob, ConnectorChildren], step: Step
 ) -> None:
     found, _, children = case
     if step is Step.START:
         if children.account is not None:
-            await sink_objects.write(world, entry, children.account)
-        await sink_objects.start(world, entry, children.file, children.application)
+            await connector_objects.write(world, entry, children.account)
+        await connector_objects.start(world, entry, children.file, children.application)
     elif step is Step.STOP:
         assert found.application is not None, "there is one to stop"
-        await sink_objects.stop(world, found.application)
+        await connector_objects.stop(world, found.application)
 
 
 async def _with_progress(
@@ -187,19 +194,14 @@ async def _with_progress(
     """What the broker knows of the group and of the dead letters. A broker that is down stops
     nothing of the above.
     """
-    target = facts.job.dead_letters
+    group = (place.stream.stream_name, place.topic.topic_name, str(facts.job.connector.key))
+    target, now_s = facts.job.dead_letters, world.clock.now_s()
     try:
-        seen = await progress(
-            place.admin,
-            place.stream.stream_name,
-            place.topic.topic_name,
-            str(facts.job.sink.key),
-            now_s=world.clock.now_s(),
-            old=old.get("progress") or {},
-        )
+        if isinstance(facts.job.connector, Source):
+            return replace(facts, members=await members(place.admin, *group))
+        seen = await progress(place.admin, *group, now_s=now_s, old=old.get("progress") or {})
         if target is not None:
             before = old.get("deadLetters") or {}
-            now_s = world.clock.now_s()
             letters = await sink_letters.look(place.admin, target, now_s=now_s, old=before)
             facts = replace(facts, letters=letters)
     except BrokerError as error:
@@ -211,15 +213,16 @@ async def _with_progress(
     return replace(facts, progress=seen[0], members=seen[1])
 
 
-async def _place(world: World, entry: Entry, sink: Sink) -> _Place:
+async def _place(world: World, entry: Entry, connector: Connector) -> _Place:
     """Topic, stream and broker. Raises Blocked."""
-    item = world.cache.get(Ref("IggyTopic", sink.topic.namespace, sink.topic.name))
+    wanted = connector.topic
+    item = world.cache.get(Ref("IggyTopic", wanted.namespace, wanted.name))
     if item is None or not isinstance(item.resource, Topic) or is_deleting(item.value):
         raise Blocked(
             Reason.TOPIC_NOT_FOUND,
-            f"there is no IggyTopic {sink.topic.name} that can be read: make it, or see its "
-            "conditions",
+            f"there is no IggyTopic {wanted.name} that can be read: make it, or see its conditions",
         )
+    _check_namesake(world, connector)
     topic = item.resource
     parent = world.cache.get(Ref("IggyStream", topic.stream.namespace, topic.stream.name))
     if parent is None or not isinstance(parent.resource, Stream):
@@ -228,47 +231,57 @@ async def _place(world: World, entry: Entry, sink: Sink) -> _Place:
     broker = common.broker_of(world, entry, stream.broker)
     admin = await world.brokers.admin(world.cluster, broker)
     if admin.login.tls is not None:
-        text = f"{broker.ref} is spoken to by TLS, and the sink job of this version speaks none: "
+        text = f"{broker.ref} is spoken to by TLS, and the job of this version speaks none: "
         raise Blocked(Reason.UNSUPPORTED, text + "give the job a way without TLS to it")
     return _Place(topic, item, stream, broker, admin)
 
 
-def _launcher(sink: Sink, found: Found, entry: Entry) -> Launcher:
+def _check_namesake(world: World, connector: Connector) -> None:
+    """A source yields to a sink that would be in the same consumer group. Raises Blocked."""
+    if not isinstance(connector, Source):
+        return
+    there = world.cache.get(Ref(Sink.kind, connector.key.namespace, connector.key.name))
+    if there is not None and there.points_at == Ref("IggyTopic", *astuple(connector.topic)):
+        text = f"{there.ref} works for the same topic, and both names are that of its consumer "
+        raise Blocked(Reason.NAME_CONFLICT, text + "group: rename one of the two", again_s=5)
+
+
+def _launcher(connector: Connector, found: Found, entry: Entry) -> Launcher:
     """Which launcher. Raises Blocked if it is not installed."""
     current: Launcher | None = None
     if found.application is not None:
         item = found.application
-        current = sink_objects.launcher_of(item["kind"], item["apiVersion"])
+        current = connector_objects.launcher_of(item["kind"], item["apiVersion"])
     elif before := status_of(entry.value).get("application", {}).get("apiVersion"):
         kind = "Job" if before in ("apps/v1", "batch/v1") else "SparkApplication"
-        current = sink_objects.launcher_of(kind, before)
-    choice = choose(sink, found.installed, current=current)
+        current = connector_objects.launcher_of(kind, before)
+    choice = choose(connector, found.installed, current=current)
     if choice.launcher is None:
         assert choice.reason is not None, "no launcher without a reason"
         raise Blocked(choice.reason, choice.message, again_s=MISSING_AGAIN_S)
     return choice.launcher
 
 
-def _job(world: World, entry: Entry, sink: Sink, place: _Place) -> SinkJob:
-    source = Source(place.admin.login.address, place.stream.stream_name, place.topic.topic_name, "")
-    job = SinkJob(
-        sink=sink,
+def _job(world: World, entry: Entry, connector: Connector, place: _Place) -> ConnectorJob:
+    access = Access(place.admin.login.address, place.stream.stream_name, place.topic.topic_name, "")
+    job = ConnectorJob(
+        connector=connector,
         owner=owner_of(entry.value),
-        source=source,
+        access=access,
         release=world.product,
         restart_at=annotation(entry.value, "restart-at"),
-        redrive=annotation(entry.value, "redrive"),
+        redrive=annotation(entry.value, "redrive") if isinstance(connector, Sink) else "",
         takes_new_topic=_is_acknowledged(place),
     )
-    return replace(job, source=replace(source, secret=_secret_name(world, job)))
+    return replace(job, access=replace(access, secret=_secret_name(world, job)))
 
 
-def _user_key(job: SinkJob) -> Key:
-    reference = job.sink.spec.get("userRef")
-    return Key(job.sink.key.namespace, reference["name"] if reference else job.name)
+def _user_key(job: ConnectorJob) -> Key:
+    reference = job.connector.spec.get("userRef")
+    return Key(job.connector.key.namespace, reference["name"] if reference else job.name)
 
 
-def _secret_name(world: World, job: SinkJob) -> str:
+def _secret_name(world: World, job: ConnectorJob) -> str:
     key = _user_key(job)
     user = world.cache.get(Ref("IggyUser", key.namespace, key.name))
     spec = {} if user is None else user.value.get("spec", {})
@@ -276,31 +289,33 @@ def _secret_name(world: World, job: SinkJob) -> str:
 
 
 async def _credentials(
-    world: World, entry: Entry, job: SinkJob, place: _Place, *, may_act: bool
+    world: World, entry: Entry, job: ConnectorJob, place: _Place, *, may_act: bool
 ) -> Stop | None:
-    """What is wrong with the login; the sink's own user is made. Raises Blocked, ClusterError."""
+    """What is wrong with the login; its own user is made. Raises Blocked, ClusterError."""
     key = _user_key(job)
     user = world.cache.get(Ref("IggyUser", key.namespace, key.name))
-    if user is None and "userRef" in job.sink.spec:
+    if user is None and "userRef" in job.connector.spec:
         text = f"there is no IggyUser {key.name}: make it, or leave userRef out"
         return Stop(Reason.SECRET_NOT_FOUND, text)
-    if "userRef" not in job.sink.spec:
+    if "userRef" not in job.connector.spec:
         broker = place.stream.broker
-        wanted = sink_targets.own_user(world, job, broker)
-        if may_act and (user is None or sink_targets.is_outdated(entry, user, wanted)):
-            user = world.cache.put(await sink_objects.write(world, entry, wanted))
-        if stop := sink_targets.foreign_target(world, job, broker):
+        wanted = connector_targets.own_user(world, job, broker)
+        if may_act and (user is None or connector_targets.is_outdated(entry, user, wanted)):
+            user = world.cache.put(await connector_objects.write(world, entry, wanted))
+        if stop := connector_targets.foreign_target(world, job, broker):
             return stop
-    elif user is not None and (stop := sink_targets.rights_trouble(key.name, user, job.targets)):
+    elif user is not None and (
+        stop := connector_targets.rights_trouble(key.name, user, job.targets)
+    ):
         return stop
-    return sink_report.user_trouble(key.name, user, job)
+    return connector_report.user_trouble(key.name, user, job)
 
 
-async def _remove_own_user(world: World, entry: Entry, job: SinkJob) -> None:
+async def _remove_own_user(world: World, entry: Entry, job: ConnectorJob) -> None:
     """The running job has another user by now."""
-    user = world.cache.get(Ref("IggyUser", job.sink.key.namespace, job.name))
+    user = world.cache.get(Ref("IggyUser", job.connector.key.namespace, job.name))
     if user is not None and is_owned(user.value, entry.value) and not is_deleting(user.value):
-        await sink_objects.stop(world, user.value)
+        await connector_objects.stop(world, user.value)
 
 
 def _is_acknowledged(place: _Place) -> bool:
@@ -308,13 +323,17 @@ def _is_acknowledged(place: _Place) -> bool:
     return bool(told) and told == place.incarnation
 
 
-def _hold(sink: Sink, place: _Place, known: str) -> Stop | None:
-    """Why the sink must not run."""
-    if sink.is_suspended:
-        return Stop(Reason.SUSPENDED, sink_report.SUSPENDED)
+def _hold(connector: Connector, place: _Place, known: str) -> Stop | None:
+    """Why the job must not run."""
+    if connector.is_suspended:
+        return Stop(Reason.SUSPENDED, connector_report.SUSPENDED)
     now = place.incarnation
     is_other = bool(known and now and known != now)
-    if is_other and sink.spec["onTopicRecreated"] == "Pause" and not _is_acknowledged(place):
+    if (
+        is_other
+        and connector.spec.get("onTopicRecreated") == "Pause"
+        and not _is_acknowledged(place)
+    ):
         return Stop(
             Reason.TOPIC_RECREATED,
             f"topic {place.topic.topic_name} is another one than this sink read ({known}): "

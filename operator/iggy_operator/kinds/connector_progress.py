@@ -1,4 +1,6 @@
-"""How far a sink is: what its group has stored in the broker, against where the topic ends."""
+"""How far a sink is: what its group has stored in the broker, against where the topic ends; and who
+is in the group of a sink or source.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,7 +9,7 @@ from iggy_client import calls
 from iggy_operator import units
 from iggy_operator.broker_admin import BrokerAdmin
 from iggy_operator.clock import time_of, time_text
-from iggy_operator.resources import Sink
+from iggy_operator.resources import Connector
 from iggy_wire import batch
 from iggy_wire.primitives import Consumer, PollingStrategy
 from iggy_wire.replies_resources import PartitionInfo
@@ -63,6 +65,12 @@ def end_of(partition: PartitionInfo) -> int:
     return partition.current_offset + 1
 
 
+async def members(admin: BrokerAdmin, stream: str, topic: str, group: str) -> int:
+    """How many are in a group. Raises BrokerError."""
+    found = await admin.ask(calls.get_group(stream, topic, group))
+    return 0 if found is None else found.group.members_count
+
+
 def _speed(committed: int, old: Mapping[str, Any], *, now_s: float) -> str | None:
     """Messages a second since the last look; None where nobody can know."""
     carried = committed - old.get("committed", committed + 1)
@@ -95,7 +103,7 @@ async def _age_s(
     return None if first is None else max(0, int(now_s - first.timestamp_us / 1_000_000))
 
 
-def is_committing(sink: Sink, found: Mapping[str, Any], *, now_s: float) -> bool:
+def is_committing(sink: Connector, found: Mapping[str, Any], *, now_s: float) -> bool:
     """Whether the driver carries what there is: no lag, or a commit not long ago."""
     if found["lagMessages"] == 0:
         return True

@@ -1,4 +1,4 @@
-"""What a sink needs of other topics of its broker: a place for dead letters, and rights to send."""
+"""What a job needs of topics of its broker: a place for dead letters, and rights to send."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from iggy_operator.broker_admin import BrokerAdmin, BrokerError, BrokerRefusedEr
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Ref
 from iggy_operator.decide.actions import CreateTopic
-from iggy_operator.decide.sinks import Target
+from iggy_operator.decide.connectors import OWN_TOPIC, Target
 from iggy_operator.desired.metadata import Manifest
 from iggy_operator.kinds.common import World
-from iggy_operator.launchers.job import SinkJob
+from iggy_operator.launchers.job import ConnectorJob
 from iggy_operator.launchers.steps import Stop
 from iggy_operator.objects import is_owned, status_of
 from iggy_operator.reasons import Reason
@@ -50,7 +50,7 @@ class DeadLetters:
 
 
 async def dead_letters(
-    world: World, job: SinkJob, admin: BrokerAdmin, broker: Key, *, may_act: bool
+    world: World, job: ConnectorJob, admin: BrokerAdmin, broker: Key, *, may_act: bool
 ) -> DeadLetters:
     """Make the topic of the dead letters if it is missing. Raises BrokerError.
 
@@ -89,7 +89,7 @@ async def _make(admin: BrokerAdmin, target: Target) -> str:
 
 
 async def dead_letters_of_running(
-    world: World, job: SinkJob, admin: BrokerAdmin, broker: Key, *, may_act: bool
+    world: World, job: ConnectorJob, admin: BrokerAdmin, broker: Key, *, may_act: bool
 ) -> DeadLetters:
     """The same for a job that runs: a broker that is away is told elsewhere, and stops nothing."""
     try:
@@ -113,32 +113,34 @@ def _topics(world: World, target: Target, broker: Key) -> list[Entry]:
     ]
 
 
-def _is_at_home(world: World, job: SinkJob, target: Target, broker: Key) -> bool:
-    """Whether the sink's namespace has the stream or the topic.
+def _is_at_home(world: World, job: ConnectorJob, target: Target, broker: Key) -> bool:
+    """Whether the connector's namespace has the stream or the topic.
 
-    Else whoever may write a sink could read and send wherever the operator can.
+    Else whoever may write a connector could read and send wherever the operator can.
     """
     return any(
-        item.ref.namespace == job.sink.key.namespace and "incarnation" in status_of(item.value)
+        item.ref.namespace == job.connector.key.namespace and "incarnation" in status_of(item.value)
         for item in (*_streams(world, target, broker), *_topics(world, target, broker))
     )
 
 
-def foreign_target(world: World, job: SinkJob, broker: Key) -> Stop | None:
-    """A target on which the sink's own user gets no rights."""
+def foreign_target(world: World, job: ConnectorJob, broker: Key) -> Stop | None:
+    """A target on which the connector's own user gets no rights."""
     for target in job.targets:
+        if target.field == OWN_TOPIC:
+            continue  # waited for until its IggyTopic has it
         if not _is_at_home(world, job, target, broker):
+            namespace = job.connector.key.namespace
             text = (
-                f"{target.field}: namespace {job.sink.key.namespace} has neither an IggyTopic for "
-                f"{target} nor an IggyStream: make one, or name a user that may send there in "
-                "userRef"
+                f"{target.field}: namespace {namespace} has neither an IggyTopic for {target} nor "
+                "an IggyStream: make one, or name a user that may send there in userRef"
             )
             return Stop(Reason.MISSING_GRANTS, text)
     return None
 
 
-def own_user(world: World, job: SinkJob, broker: Key) -> Manifest:
-    """The user that may read this one topic, send to the sink's own targets, and nothing else."""
+def own_user(world: World, job: ConnectorJob, broker: Key) -> Manifest:
+    """The user that may read this one topic, send to the job's own targets, and nothing else."""
     targets = [item for item in job.targets if _is_at_home(world, job, item, broker)]
     return {
         "apiVersion": API_VERSION,
@@ -151,8 +153,8 @@ def own_user(world: World, job: SinkJob, broker: Key) -> Manifest:
     }
 
 
-def _grants(job: SinkJob, targets: Iterable[Target]) -> list[Manifest]:
-    streams: dict[str, dict[str, tuple[str, ...]]] = {job.source.stream: {job.source.topic: READ}}
+def _grants(job: ConnectorJob, targets: Iterable[Target]) -> list[Manifest]:
+    streams: dict[str, dict[str, tuple[str, ...]]] = {job.access.stream: {job.access.topic: READ}}
     for target in targets:
         streams.setdefault(target.stream, {})[target.topic] = SEND
     return [
@@ -165,7 +167,7 @@ def _grants(job: SinkJob, targets: Iterable[Target]) -> list[Manifest]:
 
 
 def is_outdated(entry: Entry, user: Entry, wanted: Manifest) -> bool:
-    """Whether the sink's own user may do something else than the sink needs by now."""
+    """Whether the connector's own user may do something else than the job needs by now."""
     if not is_owned(user.value, entry.value):
         return False
     return _permissions(user.value) != _permissions(wanted)
@@ -176,7 +178,7 @@ def _permissions(value: Mapping[str, Any]) -> object:
 
 
 def rights_trouble(name: str, user: Entry, targets: Iterable[Target]) -> Stop | None:
-    """What a user of somebody else's may not do and the sink needs: we grant it nothing."""
+    """What a user of somebody else's may not do and the job needs: we grant it nothing."""
     permissions = user.value["spec"].get("permissions", {})
     for target in targets:
         if not all(_includes(permissions, target, rights) for rights in (_READS, _SENDS)):

@@ -1,4 +1,4 @@
-"""What a pass says of a sink: conditions and fields of its status. Pure."""
+"""What a pass says of a sink or source: conditions and fields of its status. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,24 +22,31 @@ from iggy_operator.conditions import (
 )
 from iggy_operator.kinds import sink_letters
 from iggy_operator.kinds.common import Note, Verdict
-from iggy_operator.kinds.sink_objects import Found
-from iggy_operator.kinds.sink_progress import is_committing
+from iggy_operator.kinds.connector_objects import Found
+from iggy_operator.kinds.connector_progress import is_committing
 from iggy_operator.kinds.user import UNRESOLVED_MAX
-from iggy_operator.launchers.job import CHECKPOINT_PATH, SinkJob
+from iggy_operator.launchers.job import CHECKPOINT_PATH, ConnectorJob
 from iggy_operator.launchers.states import Phase, pod_trouble
 from iggy_operator.launchers.steps import Plan, Step, Stop
 from iggy_operator.objects import generation_of, is_deleting, status_of
 from iggy_operator.reasons import Reason
 from iggy_operator.reporting import trouble
+from iggy_operator.resources import Source
 from iggy_operator.status import Report
 
 STOPPING: Final = "Stopping"
 """State of an application that we have deleted, while it is still there."""
+SEAT_AGAIN_S: Final = 5.0
+"""A source whose driver is not in its group yet is looked at again after so long."""
 SUSPENDED: Final = "suspend is true: nothing is to run, everything is kept"
 _OF_APPLICATION: Final = (
     "name", "uid", "state", "driverPod", "sparkApplicationId", "webUI", "lastSubmissionTime",
 )  # fmt: skip
 """What a status says of an application as long as there is one."""
+_IDLE: Final = {
+    "sink": "the driver runs, and has not carried any of the messages that wait for a while",
+    "source": "the driver runs, and is not in its consumer group yet: see its log if this stays",
+}
 _MOVING: Final = frozenset({Reason.PENDING, Reason.RECONCILING, Reason.DRIVER_PENDING})
 _RUNS: Final = frozenset({Phase.RUNNING, Phase.SHORT})
 
@@ -48,7 +55,7 @@ _RUNS: Final = frozenset({Phase.RUNNING, Phase.SHORT})
 class Facts:
     """Everything that a pass has found out and done."""
 
-    job: SinkJob
+    job: ConnectorJob
     found: Found
     plan: Plan
     credentials: Stop | None
@@ -58,7 +65,7 @@ class Facts:
     """The application that the status names is gone, and we have not said that we stop it."""
     progress: Mapping[str, Any] | None = None
     members: int = 0
-    """Of the sink's consumer group: its job is one."""
+    """Of the consumer group: the job is one."""
     letters: Mapping[str, Any] | None = None
     """What is known of the topic of the dead letters; None: nothing new."""
     trouble: BrokerError | None = None
@@ -81,7 +88,11 @@ def verdict(facts: Facts, old: Mapping[str, Any], *, now_s: float) -> Verdict:
     if (lag := _lagging(facts, old)) is not None:
         rows.append(lag)
     fields = _fields(facts, old)
-    pauses = (facts.plan.again_s, None if blocked is None else blocked.again_s)
+    pauses = (
+        facts.plan.again_s,
+        None if blocked is None else blocked.again_s,
+        SEAT_AGAIN_S if _waits_for_seat(facts, available) else None,
+    )
     waits = [pause_s for pause_s in pauses if pause_s is not None]
     return Verdict(
         Report(tuple(rows), fields), _notes(facts, old), again_s=min(waits, default=None)
@@ -89,7 +100,7 @@ def verdict(facts: Facts, old: Mapping[str, Any], *, now_s: float) -> Verdict:
 
 
 def suspended(found: Found, old: Mapping[str, Any]) -> Report:
-    """Of a suspended sink whose topic or broker is not to be had: it is stopped all the same."""
+    """Of a suspended one whose topic or broker is not to be had: it is stopped all the same."""
     is_ending = found.application is not None or bool(found.remains)
     rows = (
         condition(AVAILABLE, False, Reason.SUSPENDED, SUSPENDED),
@@ -118,13 +129,18 @@ def _notes(facts: Facts, old: Mapping[str, Any]) -> tuple[Note, ...]:
         text = "somebody removed the application: it is made anew"
         notes.append(Note("ApplicationGone", text))
     if facts.members > 1:
-        text = f"consumer group {facts.job.sink.key} has {facts.members} members: end all but the "
-        notes.append(Note("SecondReader", text + "sink's own job, or progress is not what it says"))
+        connector = facts.job.connector
+        text = f"consumer group {connector.key} has {facts.members} members: end all but the "
+        text += f"{connector.word}'s own job"
+        text += "" if isinstance(connector, Source) else ", or progress is not what it says"
+        notes.append(Note("SecondReader", text))
     return tuple(notes)
 
 
 def _available(facts: Facts, *, now_s: float) -> Condition:
-    """Commits decide, not that something runs."""
+    """Not that something runs decides. Of a sink its commits do; of a source its place in its
+    group, which the driver takes once it has reached both sides, and keeps.
+    """
     plan, reading = facts.plan, facts.found.reading
     if reading is not None and reading.phase is Phase.UNKNOWN and plan.step is Step.KEEP:
         text = f"{reading.state or 'the state of the driver'} is not known: nothing is started"
@@ -132,10 +148,23 @@ def _available(facts: Facts, *, now_s: float) -> Condition:
     if reading is None or reading.phase not in _RUNS or plan.reason is not Reason.RUNNING:
         return condition(AVAILABLE, False, plan.reason, plan.message)
     short = "executors are missing" if reading.phase is Phase.SHORT else plan.message
-    if facts.progress is not None and is_committing(facts.job.sink, facts.progress, now_s=now_s):
+    if _is_working(facts, now_s=now_s):
         return condition(AVAILABLE, True, Reason.RUNNING, short)
-    text = "the driver runs, and has not carried any of the messages that wait for a while"
+    text = _IDLE[facts.job.connector.word]
     return condition(AVAILABLE, False, Reason.RUNNING, short or text)
+
+
+def _is_working(facts: Facts, *, now_s: float) -> bool:
+    if isinstance(facts.job.connector, Source):
+        return facts.members > 0
+    return facts.progress is not None and is_committing(
+        facts.job.connector, facts.progress, now_s=now_s
+    )
+
+
+def _waits_for_seat(facts: Facts, available: Condition) -> bool:
+    is_source = isinstance(facts.job.connector, Source)
+    return is_source and available.reason is Reason.RUNNING and available.status != "True"
 
 
 def _ready(facts: Facts, available: Condition) -> Condition:
@@ -162,7 +191,7 @@ def _row(kind: str, stop: Stop | None) -> Condition:
 
 def _lagging(facts: Facts, old: Mapping[str, Any]) -> Condition | None:
     """None where there is nothing to say, or nothing new."""
-    bounds = facts.job.sink.spec["lag"]
+    bounds = facts.job.connector.spec.get("lag")
     if not bounds:
         if found(old.get("conditions", ()), LAGGING) is None:
             return None
@@ -181,9 +210,9 @@ def _lagging(facts: Facts, old: Mapping[str, Any]) -> Condition | None:
 def _fields(facts: Facts, old: Mapping[str, Any]) -> dict[str, Any]:
     job = facts.job
     fields: dict[str, Any] = {
-        "consumerGroup": str(job.sink.key),
+        "consumerGroup": str(job.connector.key),
         "application": _application(facts, old.get("application") or {}),
-        "userName": (job.sink.spec.get("userRef") or {"name": job.name})["name"],
+        "userName": (job.connector.spec.get("userRef") or {"name": job.name})["name"],
         "topicIncarnation": facts.incarnation,
     }
     if facts.progress is not None:
@@ -193,9 +222,9 @@ def _fields(facts: Facts, old: Mapping[str, Any]) -> dict[str, Any]:
     elif facts.letters is not None:
         fields["deadLetters"] = dict(facts.letters) or None
     if job.claim is not None:
-        location = f"{CHECKPOINT_PATH}/{job.sink.key.name}"
+        location = f"{CHECKPOINT_PATH}/{job.connector.key.name}"
         fields["checkpoint"] = {"claimName": job.claim, "location": location}
-    elif location := job.sink.spec.get("checkpoint", {}).get("location"):
+    elif location := job.connector.spec.get("checkpoint", {}).get("location"):
         fields["checkpoint"] = {"location": location}
     return fields
 
@@ -231,12 +260,12 @@ def _is_stopping(facts: Facts) -> bool:
     return facts.plan.step is Step.STOP or (item is not None and is_deleting(item))
 
 
-def user_trouble(name: str, user: Entry | None, job: SinkJob) -> Stop | None:
-    """Why nobody can log in as this user yet, or not read the source, or not send to a target.
+def user_trouble(name: str, user: Entry | None, job: ConnectorJob) -> Stop | None:
+    """Why nobody can log in as this user yet, or not read the topic, or not send to a target.
 
     Other grants may wait.
     """
-    source, targets = job.source, job.targets
+    access, targets = job.access, job.targets
     status = {} if user is None else status_of(user.value)
     ready = found(status.get("conditions", ()), READY)
     if ready is None or ready["reason"] == Reason.PENDING:
@@ -246,12 +275,12 @@ def user_trouble(name: str, user: Entry | None, job: SinkJob) -> Stop | None:
     if targets and user is not None and not _is_current(user.value):
         return Stop(Reason.PENDING, f"waits until IggyUser {name} has what it is granted")
     unresolved = status.get("unresolved", ())
-    own = {source.stream, f"{source.stream}/{source.topic}"}
+    own = {access.stream, f"{access.stream}/{access.topic}"}
     own |= {text for target in targets for text in (target.stream, str(target))}
     if missing := own.intersection(unresolved):
         return Stop(Reason.UNRESOLVED_GRANTS, f"IggyUser {name} waits for {min(missing)}")
     if len(unresolved) >= UNRESOLVED_MAX:  # the list is cut
-        text = f"IggyUser {name} waits for so many names that {source.topic} may be among them"
+        text = f"IggyUser {name} waits for so many names that {access.topic} may be among them"
         return Stop(Reason.UNRESOLVED_GRANTS, f"{text}: grant less that is not there yet")
     return None
 
@@ -261,7 +290,7 @@ def _is_current(value: Object) -> bool:
     return int(status_of(value).get("observedGeneration", 0)) >= generation_of(value)
 
 
-def checkpoint_trouble(job: SinkJob, claim: Object | None) -> Stop | None:
+def checkpoint_trouble(job: ConnectorJob, claim: Object | None) -> Stop | None:
     """Why the checkpoint cannot be used. A claim that is not bound yet may wait for its pod."""
     if job.claim is None or claim is not None:
         if claim is not None and (claim.get("status") or {}).get("phase") == "Lost":
@@ -270,7 +299,7 @@ def checkpoint_trouble(job: SinkJob, claim: Object | None) -> Stop | None:
     return Stop(Reason.CHECKPOINT_UNAVAILABLE, f"there is no claim {job.claim}: make it")
 
 
-def checkpoint_doubt(job: SinkJob, claim: Object | None, driver: Object | None) -> Stop | None:
+def checkpoint_doubt(job: ConnectorJob, claim: Object | None, driver: Object | None) -> Stop | None:
     """What is wrong with the checkpoint of a job that may run all the same."""
     if job.claim is None:
         return None

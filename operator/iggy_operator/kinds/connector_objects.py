@@ -1,4 +1,4 @@
-"""What a sink has in the cluster: applications, pods, claim, user. Reading and writing them."""
+"""What a sink or source has in the cluster: applications, pods, claim, user. Reading, writing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from iggy_operator.blocked import Blocked
 from iggy_operator.cache import Entry
 from iggy_operator.clock import time_of
 from iggy_operator.cluster import DeniedError, NotFoundError, Object, Ref
-from iggy_operator.desired.metadata import SINK_LABEL, Manifest, label_value
+from iggy_operator.desired.metadata import Manifest, label_value
 from iggy_operator.kinds.common import World
 from iggy_operator.launchers.choice import RESOURCE_TYPES, Launcher
 from iggy_operator.launchers.pods import DRIVER
@@ -17,7 +17,7 @@ from iggy_operator.launchers.states import Reading, read_apache, read_kubeflow, 
 from iggy_operator.launchers.steps import Stop
 from iggy_operator.objects import is_owned, ref_of, uid_of
 from iggy_operator.reasons import Reason
-from iggy_operator.resources import Sink
+from iggy_operator.resources import Connector
 
 _NATIVE: Final = ("StatefulSet", "Job")
 _SPARK: Final[Mapping[Launcher, str]] = {
@@ -28,7 +28,7 @@ _SPARK: Final[Mapping[Launcher, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is there of a sink at this moment."""
+    """What is there of a connector at this moment."""
 
     application: Object | None
     reading: Reading | None
@@ -42,12 +42,19 @@ class Found:
     """The driver's pod, if there is one."""
 
 
+def connector_of(entry: Entry) -> Connector:
+    """The spec of an object that is known to be a sink or source."""
+    assert isinstance(entry.resource, Connector)
+    return entry.resource
+
+
 async def observe(world: World, entry: Entry) -> Found:
     """Applications first, then pods: what an application still makes is seen. Raises ClusterError.
 
-    Everything with the sink's name is looked at, so also what an earlier sink of it has left.
+    Everything with its name is looked at, so also what an earlier one of that name has left.
     """
-    labels = {SINK_LABEL: label_value(entry.ref.name)}
+    connector = connector_of(entry)
+    labels = {connector.label: label_value(entry.ref.name)}
     namespace = entry.ref.namespace
     applications: list[Object] = []
     for kind in _NATIVE:
@@ -65,10 +72,9 @@ async def observe(world: World, entry: Entry) -> Found:
     application = own[-1] if own else None
     others = [f"{ref_of(item).kind} {ref_of(item).name}" for item in applications
               if item is not application]  # fmt: skip
-    assert isinstance(entry.resource, Sink)
     return Found(
         application=application,
-        reading=None if application is None else _read(application, pods, entry.resource),
+        reading=None if application is None else _read(application, pods, connector),
         remains=(*others, *sorted(f"pod {item['metadata']['name']}" for item in pods)),
         installed=frozenset(installed),
         running_s=_running_s(pods, world.clock.now_s()),
@@ -94,12 +100,12 @@ def _driver(pods: Any) -> Object | None:
     return max(drivers, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
 
 
-def _read(application: Object, pods: list[Object] | Any, sink: Sink) -> Reading:
+def _read(application: Object, pods: list[Object] | Any, connector: Connector) -> Reading:
     launcher = launcher_of(application["kind"], application["apiVersion"])
     if launcher == "Native":
         return read_native(application, pods)
     if launcher == "Kubeflow":
-        return read_kubeflow(application, sink.restart, _driver(pods))
+        return read_kubeflow(application, connector.restart, _driver(pods))
     return read_apache(application, _driver(pods))
 
 
@@ -133,16 +139,15 @@ async def start(world: World, entry: Entry, file: Manifest, application: Manifes
 
 
 async def write(world: World, entry: Entry, wanted: Manifest) -> Object:
-    """Make a child of the sink, or bring it in line. Raises Blocked if it is somebody else's."""
+    """Make a child of the object, or bring it in line. Raises Blocked if it is somebody else's."""
     ref = ref_of(wanted)
     try:
         there = await world.cluster.get(ref)
     except NotFoundError:
         return await world.cluster.create(wanted)
     if not is_owned(there, entry.value):
-        raise Blocked(
-            Reason.NAME_CONFLICT, f"{ref} exists and is not this sink's: remove it", again_s=5
-        )
+        text = f"{ref} exists and is not this {connector_of(entry).word}'s: remove it"
+        raise Blocked(Reason.NAME_CONFLICT, text, again_s=5)
     metadata = {**wanted["metadata"], "uid": uid_of(there)}
     return await world.cluster.apply({**wanted, "metadata": metadata})
 
@@ -165,10 +170,13 @@ async def claim(
         there = await world.cluster.get(Ref("PersistentVolumeClaim", entry.ref.namespace, name))
     except NotFoundError:
         return await world.cluster.create(wanted) if wanted is not None and may_act else None
-    label = there["metadata"].get("labels", {}).get(SINK_LABEL)
+    connector = connector_of(entry)
+    label = there["metadata"].get("labels", {}).get(connector.label)
     if wanted is not None and label != label_value(entry.ref.name):
-        text = f"claim {name} exists and is not this sink's: name it in checkpoint.volume."
-        raise Blocked(Reason.NAME_CONFLICT, text + "existingClaim, or remove it")
+        text = f"claim {name} exists and is not this {connector.word}'s: "
+        raise Blocked(
+            Reason.NAME_CONFLICT, text + "name it in checkpoint.volume.existingClaim, or remove it"
+        )
     return there
 
 
@@ -188,9 +196,8 @@ async def account_trouble(world: World, entry: Entry, name: str) -> Stop | None:
 
 
 async def secret_trouble(world: World, entry: Entry) -> Stop | None:
-    """Why no pod can start: a Secret that the sink names, or a key of it. Raises ClusterError."""
-    assert isinstance(entry.resource, Sink)
-    for wanted in mounted(entry.resource):
+    """Why no pod can start: a Secret that the spec names, or a key of it. Raises ClusterError."""
+    for wanted in mounted(connector_of(entry)):
         where = f"{wanted.field}: "
         try:
             secret = await world.cluster.get(Ref("Secret", entry.ref.namespace, wanted.name))
