@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from iggy_spark import errors, job, job_config
+from iggy_spark import errors, job_config, job_run
 from iggy_spark.errors import BadPayload, OptionError, SinkError
 from iggy_spark.retry import Policy, Retry
 from iggy_spark.sinks import registry
@@ -222,7 +222,7 @@ def test_the_job_says_no_before_spark_is_started(
 ) -> None:
     custom = Custom(topic, tmp_path, "x = 1")
 
-    code = job.run(custom.write(), custom.stop, custom.login)
+    code = job_run.run(custom.write(), custom.stop, custom.login)
 
     assert code == errors.EXIT_CONFIGURATION
     told = capsys.readouterr()
