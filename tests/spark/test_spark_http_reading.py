@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 
 from iggy_spark.errors import OffsetFormatError, OptionError, SinkError
@@ -236,6 +237,21 @@ def test_a_login_is_read_again_when_it_is_not_known(
 
     assert "secret" not in str(error.value)
     assert numbers(step(of, of.first())[1]) == [0]
+
+
+def test_certificates_are_read_again_after_trouble(
+    feed: PlayedFeed, shown: Shown, tmp_path: Path
+) -> None:
+    """They may have ended meanwhile: then it is the connection that fails."""
+    of = shown.source(caPath=str(tmp_path), retry=quick(0.1))
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(Path(certifi.where()).read_bytes())
+    of.check()
+    authority.write_text("no certificate")
+    feed.faults.append(LOST)
+
+    with pytest.raises(OptionError, match=r"http\.caPath"):
+        of.latest(of.first(), ALL)
 
 
 def test_tokens_are_bought(feed: PlayedFeed, shown: Shown, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class HttpSource:
         following: str | None = url
         for number in range(PAGES_MAX):
             assert following is not None
-            work = functools.partial(self._fetch, following, headers)
+            work = functools.partial(self._try, following, headers)
             found = self._retry.call(work, what=self._place.name)
             if found is None:
                 return
@@ -145,6 +145,13 @@ class HttpSource:
         if self._settings.next is None:
             return None
         return http_pages.next_page(url, said.get("link"))
+
+    def _try(self, url: str, headers: Mapping[str, str]) -> tuple[list[Item], httpx.Headers] | None:
+        try:
+            return self._fetch(url, headers)
+        except TransientError:
+            self.close()  # the next one reads login and certificates anew
+            raise
 
     def _fetch(
         self, url: str, headers: Mapping[str, str]
