@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from iggy_operator.schema import schemas
 from resource_case import Case
 from resource_documents import LAKE, MADE, S3, source, topic, with_source
+from schema_samples import whole
 from sink_blocks import BUCKET
 from source_blocks import CHANGES, POLLING, SYSTEMS
 
@@ -12,6 +14,17 @@ from source_blocks import CHANGES, POLLING, SYSTEMS
 def of_type(kind: str, block: Mapping[str, Any]) -> dict[str, Any]:
     """An IggySource of another type than MADE."""
     return source(**{"type": kind, "random": None, kind.lower(): dict(block)})
+
+
+def full(kind: str, name: str) -> dict[str, Any]:
+    """An entry of a topic with every field that its type may have."""
+    properties = schemas()["IggySource"].root["properties"]["spec"]["properties"]
+    blocks = {other.lower() for other in SYSTEMS}
+    fields = {k: v for k, v in properties.items() if k not in {*blocks, "topicRef"}}
+    entry = whole({"type": "object", "properties": fields})
+    checkpoint = S3 | {"s3": BUCKET["s3"]}
+    block = {kind.lower(): SYSTEMS[kind]}
+    return {**entry, **block, "name": name, "type": kind, "checkpoint": checkpoint}
 
 
 SOURCE_CASES = [
@@ -93,6 +106,9 @@ SOURCE_CASES = [
     Case("source: beside a sink", topic(sources=[MADE], sinks=[LAKE])),
     Case("source: the name of a sink", topic(sources=[MADE | {"name": "lake"}], sinks=[LAKE]),
          None, "spec", "a source and a sink of a topic must have different names"),
+    Case("source: sixteen of every type, with every field",
+         topic(sources=[full(kind, f"{kind.lower()}-{index}")
+                        for kind in SYSTEMS for index in range(4)])),
     Case("source: seventeen", topic(sources=[MADE | {"name": f"s{index}"} for index in range(17)]),
          None, "spec.sources", "at most 16"),
 ]  # fmt: skip
