@@ -1,8 +1,9 @@
 """What `format("iggy")` costs, beside a source that hands Spark the same rows ready-made.
 
-Alternating pairs in one run: the dummy yields one Arrow batch of the same columns and sizes again
-and again, which is the most that Spark takes from any Python source. CPU seconds are those of
-Spark's Java and Python processes together; the broker's stand apart.
+Alternating pairs in one run, as batch reads and as streams (`availableNow`, two triggers a GB): the
+dummy yields one Arrow batch of the same columns and sizes again and again, which is the most that
+Spark takes from any Python source. CPU seconds are those of Spark's Java and Python processes, in
+parts; the broker's stand apart.
 
     python bench/spark_source.py [--rounds N] [--megabytes N]
 """
@@ -15,12 +16,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from iggy_bench import processes
@@ -32,6 +40,12 @@ PARTITIONS = 2
 PAYLOAD_BYTES = 1000
 BATCH_MESSAGES = 1000
 ARROW_ROWS = 4000  # about 4 MiB, as the source's own batches
+HEAD = (
+    "| read | GB/s, median | best | CPU s per GB | of it Java | Python | the broker's beside it |\n"
+    "|---|---|---|---|---|---|---|"
+)
+TRIGGER_BATCHES = 63  # of so many rows, in each partition
+TRIGGER_ROWS = TRIGGER_BATCHES * ARROW_ROWS * PARTITIONS
 # The sink job starts Spark for a quick start; here rows pass through Java, as in a user's program.
 SETTINGS = {
     "spark.sql.codegen.wholeStage": "true",
@@ -59,6 +73,19 @@ class DummySource(DataSource):
         """One task per partition."""
         return DummyReader(int(self.options["batches"]))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The same in triggers."""
+        return DummyStreamReader(int(self.options["batches"]))
+
+
+class Share(InputPartition):
+    """One task: so many batches."""
+
+    def __init__(self, batches: int) -> None:
+        """Any partition of the topic."""
+        super().__init__(batches)
+        self.batches = batches
+
 
 class DummyReader(DataSourceReader):
     """Yields the same batch again and again."""
@@ -69,24 +96,61 @@ class DummyReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """As many as the topic has."""
-        return [InputPartition(number) for number in range(PARTITIONS)]
+        return [Share(self._batches) for _ in range(PARTITIONS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Ready batches."""
-        now = pa.array([0] * ARROW_ROWS, pa.timestamp("us", tz="UTC"))
-        columns = {
-            "stream": pa.repeat("bench", ARROW_ROWS),
-            "topic": pa.repeat("source", ARROW_ROWS),
-            "partition": pa.repeat(pa.scalar(0, pa.int32()), ARROW_ROWS),
-            "offset": pa.array(range(ARROW_ROWS), pa.int64()),
-            "timestamp": now,
-            "origin_timestamp": now,
-            "id": pa.array([bytes(16)] * ARROW_ROWS, pa.binary()),
-            "payload": pa.array([os.urandom(PAYLOAD_BYTES)] * ARROW_ROWS, pa.binary()),
-        }
-        batch = pa.RecordBatch.from_pydict(columns)
-        for _ in range(self._batches):
-            yield batch
+        return same_batches(partition)
+
+
+class DummyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The same in triggers; an offset is a number of batches of each partition."""
+
+    def __init__(self, batches: int) -> None:
+        """`batches` for each partition."""
+        self._batches = batches
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """As the source is given it."""
+        return ReadMaxRows(TRIGGER_ROWS)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The end is known."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Nothing is read."""
+        return {"batches": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """One trigger further."""
+        return {"batches": min(self._batches, start["batches"] + TRIGGER_BATCHES)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """As many as the topic has."""
+        return [Share(end["batches"] - start["batches"]) for _ in range(PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Ready batches."""
+        return same_batches(partition)
+
+
+def same_batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """One batch of the source's columns and sizes, again and again."""
+    assert isinstance(partition, Share)
+    now = pa.array([0] * ARROW_ROWS, pa.timestamp("us", tz="UTC"))
+    columns = {
+        "stream": pa.repeat("bench", ARROW_ROWS),
+        "topic": pa.repeat("source", ARROW_ROWS),
+        "partition": pa.repeat(pa.scalar(0, pa.int32()), ARROW_ROWS),
+        "offset": pa.array(range(ARROW_ROWS), pa.int64()),
+        "timestamp": now,
+        "origin_timestamp": now,
+        "id": pa.array([bytes(16)] * ARROW_ROWS, pa.binary()),
+        "payload": pa.array([os.urandom(PAYLOAD_BYTES)] * ARROW_ROWS, pa.binary()),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    for _ in range(partition.batches):
+        yield batch
 
 
 @dataclass
@@ -94,20 +158,60 @@ class Samples:
     """Figures of one side, a run each."""
 
     gb_per_s: list[float] = field(default_factory=list)
-    cpu_s_per_gb: list[float] = field(default_factory=list)
+    cpu: list[dict[str, float]] = field(default_factory=list)  # seconds per GB, by who used them
+
+    def cost(self, *who: str) -> float:
+        """Median CPU s per GB of some processes together."""
+        return median(sum(one[name] for name in who) for one in self.cpu)
 
     def line(self, name: str) -> str:
         """A row of the table."""
-        best, cost = max(self.gb_per_s), median(self.cpu_s_per_gb)
-        return f"| {name} | {median(self.gb_per_s):.2f} | {best:.2f} | {cost:.2f} |"
+        costs = (self.cost(*SPARK), self.cost("java"), self.cost("python"), self.cost("broker"))
+        parts = " | ".join(f"{cost:.2f}" for cost in costs)
+        return f"| {name} | {median(self.gb_per_s):.2f} | {max(self.gb_per_s):.2f} | {parts} |"
 
 
-def measure(make: Callable[[], DataFrame], into: Samples, gigabytes: float) -> None:
+SPARK = ("java", "python")
+
+
+def used(broker: int) -> dict[str, float]:
+    """CPU seconds so far, by who used them."""
+    theirs = set(processes.process_tree(broker))
+    found = {"java": 0.0, "python": 0.0, "broker": 0.0}
+    for pid in processes.process_tree(os.getpid()):
+        who = "broker" if pid in theirs else "java" if _name(pid) == "java" else "python"
+        found[who] += processes.own_cpu_s(pid)
+    return found
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def measure(read: Callable[[], None], into: Samples, gigabytes: float, broker: int) -> None:
     """Read everything once and throw it away."""
-    cpu, began = processes.cpu_s(os.getpid()), time.perf_counter()
-    make().write.format("noop").mode("overwrite").save()
+    before, began = used(broker), time.perf_counter()
+    read()
     into.gb_per_s.append(gigabytes / (time.perf_counter() - began))
-    into.cpu_s_per_gb.append((processes.cpu_s(os.getpid()) - cpu) / gigabytes)
+    after = used(broker)
+    into.cpu.append({who: (after[who] - before[who]) / gigabytes for who in after})
+
+
+def batch_read(spark: SparkSession, name: str, options: dict[str, str]) -> None:
+    """Everything by `read`."""
+    spark.read.format(name).options(**options).load().write.format("noop").mode("overwrite").save()
+
+
+def stream_read(spark: SparkSession, name: str, options: dict[str, str]) -> None:
+    """Everything by `readStream`."""
+    frame = spark.readStream.format(name).options(**options).load()
+    with tempfile.TemporaryDirectory(prefix="iggykube-bench-") as folder:
+        place = {"checkpointLocation": folder}
+        query = frame.writeStream.format("noop").options(**place).trigger(availableNow=True).start()
+        query.awaitTermination()
 
 
 def fill(client: Client, batches: int) -> None:
@@ -121,27 +225,31 @@ def fill(client: Client, batches: int) -> None:
             client.send_batch("bench", "source", partition, batch)
 
 
-def compare(spark: SparkSession, address: str, *, batches: int, rounds: int) -> None:
+def compare(spark: SparkSession, server: processes.Server, *, batches: int, rounds: int) -> None:
     """Print the table."""
     rows = PARTITIONS * batches * BATCH_MESSAGES
     gigabytes = rows * PAYLOAD_BYTES / 1e9
     spark.dataSource.register(DummySource)
-    dummy = spark.read.format("dummy").option("batches", rows // PARTITIONS // ARROW_ROWS)
-    options = {"servers": address, "username": processes.USERNAME, "stream": "bench"}
-    options |= {"password": processes.PASSWORD, "topic": "source"}
-    iggy = spark.read.format("iggy").options(**options)
-    assert iggy.load().count() == rows, "every message is read"
-    ours, floor = Samples(), Samples()
-    for number in range(rounds + 1):
-        pair = (Samples(), Samples()) if number == 0 else (ours, floor)  # the first is a warm-up
-        measure(iggy.load, pair[0], gigabytes)
-        measure(dummy.load, pair[1], gigabytes)
-    print("| source | GB/s, median | best | CPU s per GB |\n|---|---|---|---|")
-    print(ours.line('format("iggy")'))
-    print(floor.line("dummy"))
-    speed = median(ours.gb_per_s) / median(floor.gb_per_s)
-    cost = median(ours.cpu_s_per_gb) / median(floor.cpu_s_per_gb)
-    print(f"| ratio | {speed:.2f} | {max(ours.gb_per_s) / max(floor.gb_per_s):.2f} | {cost:.2f} |")
+    dummy = {"batches": str(rows // PARTITIONS // ARROW_ROWS)}
+    iggy = {"servers": server.address, "username": processes.USERNAME, "stream": "bench"}
+    iggy |= {"password": processes.PASSWORD, "topic": "source"}
+    assert spark.read.format("iggy").options(**iggy).load().count() == rows, "every message is read"
+    print(HEAD)
+    limit = {"maxOffsetsPerTrigger": str(TRIGGER_ROWS), "startingOffsets": "earliest"}
+    for kind, read, more in (("batch", batch_read, {}), ("stream", stream_read, limit)):
+        ours, floor = Samples(), Samples()
+        for number in range(rounds + 1):
+            pair = (Samples(), Samples()) if number == 0 else (ours, floor)  # the first warms up
+            broker = server.process.pid
+            measure(partial(read, spark, "iggy", iggy | more), pair[0], gigabytes, broker)
+            measure(partial(read, spark, "dummy", dummy), pair[1], gigabytes, broker)
+        print(ours.line(f'{kind}, format("iggy")'))
+        print(floor.line(f"{kind}, dummy"))
+        speed = median(ours.gb_per_s) / median(floor.gb_per_s)
+        best = max(ours.gb_per_s) / max(floor.gb_per_s)
+        cost = floor.cost(*SPARK) / ours.cost(*SPARK)
+        print(f"| {kind}, ratio | {speed:.2f} | {best:.2f} | {cost:.2f} | | | |", flush=True)
+    print(f"\nload {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {rounds} rounds")
 
 
 def main() -> None:
@@ -161,7 +269,7 @@ def main() -> None:
                 fill(client, batches)
             logs = folder / "logs"
             with session.running("bench", cores=2, memory="1g", logs=logs, conf=SETTINGS) as spark:
-                compare(spark, server.address, batches=batches, rounds=given.rounds)
+                compare(spark, server, batches=batches, rounds=given.rounds)
 
 
 if __name__ == "__main__":

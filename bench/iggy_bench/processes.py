@@ -46,12 +46,13 @@ def process_tree(root: int) -> list[int]:
 
 def cpu_s(root: int) -> float:
     """CPU seconds that the process tree has used: user and system, of all threads."""
-    total = 0
-    for pid in process_tree(root):
-        fields = _stat(pid)
-        if fields:
-            total += int(fields[11]) + int(fields[12])
-    return total / TICKS_PER_S
+    return sum(own_cpu_s(pid) for pid in process_tree(root))
+
+
+def own_cpu_s(pid: int) -> float:
+    """The same of one process; 0 if it is gone."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S if fields else 0.0
 
 
 def pss_bytes(root: int) -> int:
