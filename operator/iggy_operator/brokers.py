@@ -20,13 +20,13 @@ from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.desired.metadata import BROKER_LABEL, MANAGED_LABEL, MANAGER, label_value
 from iggy_operator.meter import NO_METER, Meter
 from iggy_operator.metered import Metered
+from iggy_operator.names import CA_KEY
 from iggy_operator.objects import generation_of, is_owned, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
 
 CREDENTIALS_S: Final = 60.0
 """A broker's Secret is read again after so long."""
-CA_KEY: Final = "ca.crt"
 DISTRUST_S: Final = 5.0
 """Or after so long, while the broker does not let us in."""
 

@@ -4,6 +4,8 @@ import hashlib
 from typing import Final
 
 # Names are used as label values, which have at most this many characters (Kubernetes).
+CA_KEY: Final = "ca.crt"
+"""Of a Secret: the authority that a broker's certificate is checked by."""
 NAME_CHARACTERS_MAX: Final = 63
 _HASH_CHARACTERS: Final = 8
 

@@ -1,5 +1,6 @@
 """An IggyBroker of mode External that is spoken to by TLS."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ from broker_process import PASSWORD, USERNAME, BrokerProcess
 from fake_broker import ADDRESS
 from iggy_client import Tls
 from iggy_operator.cluster import Ref
+from iggy_operator.launchers.pods import LOGIN_VOLUME
 from operator_world import OperatorWorld, run_in
 from real_broker_world import run_with
-from sink_scene import SINK, Scene, sink_of
+from sink_scene import Scene, sink_of
 from tls_front import authority, tls_front
 
 BROKER = Ref("IggyBroker", "shop", "main")
@@ -148,18 +150,30 @@ def test_a_sink_reads_from_a_broker_that_is_spoken_to_in_plain_text() -> None:
     run_in(scenario)
 
 
-def test_a_sink_job_that_speaks_no_tls_is_not_started() -> None:
+@pytest.mark.parametrize("has_authority", [True, False], ids=["ours", "the system's"])
+def test_a_sink_reads_from_a_broker_over_tls(pem: str, has_authority: bool) -> None:
     async def scenario(world: OperatorWorld) -> None:
         scene = Scene(world)
-        give(world, tls={})
+        world.give_secret("authority", **{"ca.crt": pem})
+        tls = {"serverName": "iggy.example"} if has_authority else {}
+        give(world, tls=tls, **({"caSecretName": "authority"} if has_authority else {}))
         world.give_stream()
         world.give_topic()
         await world.resync()
         world.cluster.put(sink_of())
         await scene.go(60)
 
-        assert scene.says() == ("False", "Unsupported")
-        assert "TLS" in world.message(SINK)
-        assert scene.launchers.applications() == []
+        assert scene.says() == ("True", "Running")
+        (name,) = world.cluster.names("ConfigMap")
+        job = json.loads(world.cluster.objects[Ref("ConfigMap", "shop", name)]["data"]["job.json"])
+        (application,) = scene.launchers.applications()
+        volumes = application["spec"]["template"]["spec"]["volumes"]
+        (login,) = [one["secret"]["items"] for one in volumes if one["name"] == LOGIN_VOLUME]
+        keys = [item["key"] for item in login]
+        if has_authority:
+            expected = {"caPath": "/etc/iggy/ca.crt", "serverName": "iggy.example"}
+            assert (job["broker"]["tls"], keys) == (expected, ["username", "password", "ca.crt"])
+        else:
+            assert (job["broker"]["tls"], keys) == ({}, ["username", "password"])
 
     run_in(scenario)

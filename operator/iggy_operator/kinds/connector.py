@@ -27,7 +27,7 @@ from iggy_operator.kinds.connector_report import Facts
 from iggy_operator.kinds.connector_targets import DeadLetters
 from iggy_operator.launchers.children import ConnectorChildren, connector_children, problems
 from iggy_operator.launchers.choice import Launcher, choose
-from iggy_operator.launchers.job import Access, ConnectorJob
+from iggy_operator.launchers.job import Access, ConnectorJob, Encryption
 from iggy_operator.launchers.kubeflow import SPARK_ACCOUNT
 from iggy_operator.launchers.steps import Look, Plan, Record, Step, Stop, plan
 from iggy_operator.objects import annotation, is_deleting, is_owned, status_of
@@ -230,9 +230,6 @@ async def _place(world: World, entry: Entry, connector: Connector) -> _Place:
     stream = parent.resource
     broker = common.broker_of(world, entry, stream.broker)
     admin = await world.brokers.admin(world.cluster, broker)
-    if admin.login.tls is not None:
-        text = f"{broker.ref} is spoken to by TLS, and the job of this version speaks none: "
-        raise Blocked(Reason.UNSUPPORTED, text + "give the job a way without TLS to it")
     return _Place(topic, item, stream, broker, admin)
 
 
@@ -263,7 +260,9 @@ def _launcher(connector: Connector, found: Found, entry: Entry) -> Launcher:
 
 
 def _job(world: World, entry: Entry, connector: Connector, place: _Place) -> ConnectorJob:
-    access = Access(place.admin.login.address, place.stream.stream_name, place.topic.topic_name, "")
+    way, names = place.admin.login, (place.stream.stream_name, place.topic.topic_name)
+    tls = None if way.tls is None else Encryption(bool(way.tls.ca_pem), way.tls.server_name)
+    access = Access(way.address, *names, secret="", tls=tls)
     job = ConnectorJob(
         connector=connector,
         owner=owner_of(entry.value),

@@ -14,12 +14,12 @@ from iggy_client import Tls
 from iggy_operator import API_GROUP
 from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import Login
-from iggy_operator.brokers import CA_KEY
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import NotFoundError, Object, Ref
 from iggy_operator.desired.metadata import label_value, owner_of
 from iggy_operator.desired.secrets import SecretShape, user_secret
 from iggy_operator.kinds.common import World
+from iggy_operator.names import CA_KEY
 from iggy_operator.objects import is_owned, ref_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker, User

@@ -25,7 +25,7 @@ from iggy_operator.launchers.secrets import (
     mounted,
     with_folders,
 )
-from iggy_operator.names import NAME_CHARACTERS_MAX
+from iggy_operator.names import CA_KEY, NAME_CHARACTERS_MAX
 from iggy_operator.resources import Connector, Sink
 from iggy_operator.schema import schemas
 
@@ -50,6 +50,16 @@ _KIB: Final = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
+class Encryption:
+    """How the job checks that the broker is the one: by TLS."""
+
+    has_authority: bool
+    """The authority is in the Secret with the login; else those of the image count."""
+    server_name: str = ""
+    """The certificate's, where it is another one than the address has."""
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """The topic that the job reads or fills, by its names in the broker, and with which login."""
 
@@ -59,6 +69,8 @@ class Access:
     topic: str
     secret: str
     """Secret in the connector's namespace with the keys username and password."""
+    tls: Encryption | None = None
+    """None: nothing is encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +179,25 @@ def asked(job: ConnectorJob, launcher: str) -> object:
     return {
         "spec": without_defaults(spec, node),
         # Called so for ever: hashes of running jobs hang on it.
-        "source": [access.address, access.stream, access.topic, access.secret],
+        "source": [access.address, access.stream, access.topic, access.secret, *_tls_words(access)],
         "checkpoint": job.claim if job.location is None else _place(job, node),
         "launcher": launcher,
         **({"redrive": job.redrive} if job.redrive else {}),
     }
+
+
+def _tls_words(access: Access) -> list[str]:
+    tls = access.tls
+    return [] if tls is None else ["tls", tls.server_name, str(tls.has_authority)]
+
+
+def _broker(access: Access) -> Manifest:
+    """The broker's block of the job's file."""
+    found: Manifest = {"address": access.address, "credentialsPath": LOGIN_FOLDER}
+    if (tls := access.tls) is not None:
+        authority = {"caPath": f"{LOGIN_FOLDER}/{CA_KEY}"} if tls.has_authority else {}
+        found["tls"] = authority | ({"serverName": tls.server_name} if tls.server_name else {})
+    return found
 
 
 def _place(job: ConnectorJob, node: Manifest) -> object:
@@ -190,7 +216,7 @@ def job_file(job: ConnectorJob) -> Manifest:
     }
     return {
         "name": str(job.connector.key),
-        "broker": {"address": job.access.address, "credentialsPath": LOGIN_FOLDER},
+        "broker": _broker(job.access),
         "stream": job.access.stream,
         "topic": job.access.topic,
         job.connector.word: {

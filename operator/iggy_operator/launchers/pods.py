@@ -18,6 +18,7 @@ from iggy_operator.launchers.job import (
     ConnectorJob,
 )
 from iggy_operator.launchers.secrets import VOLUMES, block_name
+from iggy_operator.names import CA_KEY
 
 DRIVER: Final = "spark-kubernetes-driver"
 EXECUTOR: Final = "spark-kubernetes-executor"
@@ -116,7 +117,9 @@ def _environment(job: ConnectorJob) -> list[Manifest]:
 
 
 def _volumes(job: ConnectorJob, *, has_job: bool) -> list[Manifest]:
-    volumes = [_secret(LOGIN_VOLUME, job.access.secret, _LOGIN_KEYS)]
+    tls = job.access.tls
+    authority = (CA_KEY,) if tls is not None and tls.has_authority else ()
+    volumes = [_secret(LOGIN_VOLUME, job.access.secret, (*_LOGIN_KEYS, *authority))]
     volumes += [_secret(VOLUMES[item.folder], item.name, item.keys) for item in job.secrets]
     if job.claim is not None:
         claim = {"claimName": job.claim}
