@@ -41,7 +41,7 @@ OPERATOR_DELETES = {"iggysources", "statefulsets"}
 SOURCE = f"{TOPIC}.made"
 SELECTOR = f"iggykube.dev/source={SOURCE}"
 CHILDREN = "statefulsets,jobs,pods,serviceaccounts,configmaps,secrets,igu"
-RATE, MESSAGES = 30, 2400  # enough for both kills to fall into it
+RATE, MESSAGES = 30, 6000  # so many that both kills fall into it, also on a slow machine
 READY_S, CARRIED_S, GONE_S = 240.0, 300.0, 120.0
 ANOTHER_WITHIN_S = 60.0  # as for sinks
 
