@@ -40,7 +40,9 @@ def refused(shop: Shop, kind: type[IggySparkError], said: str, **block: object) 
     assert PASSWORD not in str(told.value)
 
 
-def polled(shop: Shop, kind: type[IggySparkError], said: str, **block: object) -> None:
+def expect_polling_refused(
+    shop: Shop, kind: type[IggySparkError], said: str, **block: object
+) -> None:
     given = {"mode": "Polling", "cursorColumn": "id", "keyColumns": ["id"], **block}
     refused(shop, kind, said, **given)
 
@@ -73,7 +75,7 @@ def test_rights_for_changes_one_after_the_other(shop: Shop, weak: Path) -> None:
 
 def test_rights_for_polling(shop: Shop, weak: Path) -> None:
     user = (weak / "username").read_text()
-    polled(shop, SinkError, f"may not read {shop.table}", credentialsPath=str(weak))
+    expect_polling_refused(shop, SinkError, f"may not read {shop.table}", credentialsPath=str(weak))
     shop.run(f"grant select on {shop.table} to {user}")
 
     source = shop.source(
@@ -148,7 +150,7 @@ def test_columns_that_cannot_be_polled(shop: Shop) -> None:
         ({"keyColumns": ["name"]}, "may be null"),
         ({"cursorColumn": "at", "keyColumns": ["code"]}, "no unique index of .* at, code"),
     ):
-        polled(shop, OptionError, said, tables=[table], **block)
+        expect_polling_refused(shop, OptionError, said, tables=[table], **block)
 
 
 def test_a_cursor_without_an_index_is_warned_of(
