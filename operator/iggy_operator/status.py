@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from iggy_operator import conditions
-from iggy_operator.clock import time_of, time_text
 from iggy_operator.cluster import Object
 from iggy_operator.conditions import Condition
 from iggy_operator.objects import generation_of, status_of
+from iggy_operator.units import time_of, time_text
 
 COUNTERS: Final = frozenset({"progress", "messages", "sizeBytes", "counts", "storage"})
 """Fields that move by themselves."""

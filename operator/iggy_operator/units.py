@@ -1,6 +1,7 @@
 """Durations and quantities as resources write them, as exact numbers."""
 
 import re
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Final
 
@@ -57,3 +58,16 @@ def quantity_bytes(text: str) -> int:
     """Whole bytes of a quantity, rounded up as Kubernetes does."""
     exact = quantity(text)
     return -(-exact.numerator // exact.denominator)
+
+
+def time_text(seconds: float) -> str:
+    """Whole seconds since 1970 as Kubernetes writes times: `2026-05-01T12:00:00Z`."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def time_of(text: str) -> float:
+    """Seconds since 1970 of such a text. Raises ValueError for anything else."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} names no time zone: write 2026-05-01T12:00:00Z")
+    return moment.timestamp()

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from iggy_operator.clock import time_of, time_text
 from iggy_operator.conditions import CONDITIONS_MAX, PAUSED, READY, SYNCED, condition, merged
 from iggy_operator.events import PAUSE_S, REMEMBERED_MAX, EventLimiter
 from iggy_operator.reasons import Reason
 from iggy_operator.schema import schemas
 from iggy_operator.status import COUNTERS_PAUSE_S, Report, transitions, wanted_status
+from iggy_operator.units import time_of, time_text
 
 READY_NOW = condition(READY, True, Reason.SYNCED, "topic orders is as wanted")
 NOW_S = 1_800_000_000.0

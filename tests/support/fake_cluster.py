@@ -18,7 +18,7 @@ from typing import Any
 import jsonschema
 
 from iggy_operator import API_VERSION
-from iggy_operator.clock import Clock, time_text
+from iggy_operator.clock import Clock
 from iggy_operator.cluster import (
     FIELD_MANAGER,
     ConflictError,
@@ -31,6 +31,7 @@ from iggy_operator.cluster import (
 )
 from iggy_operator.objects import ref_of
 from iggy_operator.schema import schemas, with_defaults
+from iggy_operator.units import time_text
 from planted_faults import Faults
 
 Path = tuple[Any, ...]

@@ -8,11 +8,11 @@ import copy
 from typing import Any
 
 from fake_cluster import FakeCluster
-from iggy_operator.clock import time_text
 from iggy_operator.cluster import Ref
 from iggy_operator.desired.metadata import owner_of
 from iggy_operator.objects import ref_of
 from iggy_operator.resources import CONNECTORS
+from iggy_operator.units import time_text
 
 GRACE = "fake/grace"  # a deleted pod ends a round later, as its process does
 DRIVER = "spark-kubernetes-driver"

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
 
-from iggy_operator.clock import SystemClock, time_of, time_text
+from iggy_operator.clock import SystemClock
 from iggy_operator.cluster import ConflictError, NotFoundError, Object, ThrottledError
 from iggy_operator.desired.metadata import SINK_LABEL
 from iggy_operator.launchers.pods import DRIVER
 from iggy_operator.program.api_client import APPLY, JSON_PATCH, ApiClient
 from iggy_operator.program.api_kinds import API_KINDS
+from iggy_operator.units import time_of, time_text
 
 KUBEFLOW = "SparkApplication.sparkoperator.k8s.io"
 APACHE = "SparkApplication.spark.apache.org"

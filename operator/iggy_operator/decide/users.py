@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from iggy_operator.clock import time_of
+from iggy_operator.units import time_of
 from iggy_wire.permissions import (
     GlobalPermissions,
     Permissions,

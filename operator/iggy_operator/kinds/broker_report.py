@@ -8,7 +8,6 @@ from typing import Any, Final
 from iggy_operator import units
 from iggy_operator.blocked import Blocked
 from iggy_operator.brokers import managed_address
-from iggy_operator.clock import time_text
 from iggy_operator.cluster import Object
 from iggy_operator.conditions import (
     ARCHIVE_HEALTHY,
@@ -29,6 +28,7 @@ from iggy_operator.kinds.common import IMPORTED_S
 from iggy_operator.objects import is_deleting, status_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
+from iggy_operator.units import time_text
 from iggy_wire.replies import Stats
 
 PROGRESS_S: Final = 5.0

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from iggy_operator.blocked import Blocked
 from iggy_operator.cache import Entry
-from iggy_operator.clock import time_of
 from iggy_operator.cluster import DeniedError, NotFoundError, Object, Ref
 from iggy_operator.desired.metadata import Manifest, label_value
 from iggy_operator.kinds.common import World
@@ -18,6 +17,7 @@ from iggy_operator.launchers.steps import Stop
 from iggy_operator.objects import is_owned, ref_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Connector
+from iggy_operator.units import time_of
 
 _NATIVE: Final = ("StatefulSet", "Job")
 _SPARK: Final[Mapping[Launcher, str]] = {

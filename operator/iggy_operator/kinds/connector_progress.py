@@ -8,8 +8,8 @@ from typing import Any, Final
 from iggy_client import calls
 from iggy_operator import units
 from iggy_operator.broker_admin import BrokerAdmin
-from iggy_operator.clock import time_of, time_text
 from iggy_operator.resources import Connector
+from iggy_operator.units import time_of, time_text
 from iggy_wire import batch
 from iggy_wire.primitives import Consumer, PollingStrategy
 from iggy_wire.replies_resources import PartitionInfo

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from iggy_client import calls
 from iggy_operator.broker_admin import BrokerAdmin
-from iggy_operator.clock import time_of, time_text
 from iggy_operator.decide.connectors import Target
 from iggy_operator.kinds.common import Note
 from iggy_operator.kinds.connector_progress import end_of
+from iggy_operator.units import time_of, time_text
 
 TOLD_S: Final = 3600
 """Further letters are told after so long."""

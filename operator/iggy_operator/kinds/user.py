@@ -8,7 +8,6 @@ from iggy_operator import brokers
 from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import BrokerAdmin, BrokerRefusedError
 from iggy_operator.cache import Entry
-from iggy_operator.clock import time_text
 from iggy_operator.cluster import Object
 from iggy_operator.conditions import CREDENTIALS_READY, READY, SYNCED, Condition, condition
 from iggy_operator.decide.users import in_order, is_rotation_due, wanted_permissions
@@ -18,6 +17,7 @@ from iggy_operator.objects import annotation, has_finalizer, status_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker, User
 from iggy_operator.status import Report
+from iggy_operator.units import time_text
 from iggy_wire.errors import ErrorCode
 from iggy_wire.permissions import Permissions
 from iggy_wire.replies import UserDetails

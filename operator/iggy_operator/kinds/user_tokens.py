@@ -16,7 +16,6 @@ from iggy_operator.broker_admin import (
     Connection,
 )
 from iggy_operator.cache import Entry
-from iggy_operator.clock import time_text
 from iggy_operator.cluster import Object
 from iggy_operator.decide.users import is_token_due
 from iggy_operator.desired.metadata import owner_of
@@ -26,6 +25,7 @@ from iggy_operator.kinds.common import World
 from iggy_operator.objects import status_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import User
+from iggy_operator.units import time_text
 from iggy_wire import replies
 
 EXPIRES: Final = f"{API_GROUP}/expires-at"

@@ -4,7 +4,7 @@ words of `iggykube sink redrive`.
 
 from typing import Any, Final
 
-from iggy_operator.clock import time_of
+from iggy_operator.units import time_of
 
 REQUEST_CHARACTERS_MAX: Final = 1024  # of the annotation, as the job's file takes them
 WORDS_MAX: Final = 32  # of one choice

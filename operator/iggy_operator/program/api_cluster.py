@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from iggy_operator.clock import Clock, time_text
+from iggy_operator.clock import Clock
 from iggy_operator.cluster import (
     FIELD_MANAGER,
     ClusterError,
@@ -22,6 +22,7 @@ from iggy_operator.cluster import (
 from iggy_operator.objects import ref_of, uid_of
 from iggy_operator.program.api_client import APPLY, JSON_PATCH, ApiClient
 from iggy_operator.program.api_kinds import API_KINDS, path_of
+from iggy_operator.units import time_text
 
 _LOG: Final = logging.getLogger(__name__)
 PAGE_OBJECTS: Final = 500

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iggy_operator.clock import Clock, time_text
+from iggy_operator.clock import Clock
 from iggy_operator.cluster import ClusterError, ConflictError, NotFoundError, Object, Ref
 from iggy_operator.program.api_client import ApiClient
 from iggy_operator.program.api_kinds import API_KINDS, path_of
+from iggy_operator.units import time_text
 
 RENEWALS: Final = 3
 """Of one duration."""
