@@ -9,6 +9,7 @@ from iggy_broker.config_keys import Section, Setting
 from iggy_broker.config_values import SECOND_US, UNLIMITED
 
 SYNC_BYTES_DEFAULT: Final = 1 << 20
+DAY_US: Final = 24 * 3600 * SECOND_US
 ENTRIES_MAX: Final = 10_000_000  # messages that one partition knows
 
 _COUNT_MAX: Final = (1 << 32) - 1
@@ -117,6 +118,14 @@ class SegmentDefaults(Section, frozen=True):
         ),
     ] = UNLIMITED
 
+    validate_checksum: Annotated[
+        bool,
+        flag(
+            "Check every batch of every segment at a start, before clients are served; what is "
+            "damaged is told and not served. A start then takes as long as reading all data."
+        ),
+    ] = False
+
 
 class TopicDefaults(Section, frozen=True):
     """Limits of a topic."""
@@ -197,7 +206,36 @@ class Messages(Section, frozen=True):
     ] = True
 
 
+class Scrub(Section, frozen=True):
+    """The background check of stored data: rot is found before somebody needs the bytes."""
+
+    enabled: Annotated[
+        bool,
+        flag("Read everything again and again, and tell what is damaged."),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "From the start of one pass to the next. A pass that takes longer is followed by the "
+            "next at once.",
+            name="interval",
+            show=values.show_duration,
+        ),
+    ] = 7 * DAY_US
+    rate_bytes: Annotated[
+        int,
+        Setting(
+            values.positive_size,
+            "How much a shard reads in a second, at most; 1 TiB then takes three days.",
+            name="rate",
+            show=values.show_size,
+        ),
+    ] = 4 << 20
+
+
 class DataMaintenance(Section, frozen=True):
     """What is done to stored data in the background."""
 
     messages: Messages = Messages()
+    scrub: Scrub = Scrub()

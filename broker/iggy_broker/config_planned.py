@@ -40,7 +40,7 @@ _NAMES: Final[dict[str, str]] = {
     "system.stream": "path",
     "system.topic": "path",
     "system.partition": "path",
-    "system.segment": "validate_checksum cache_indexes cache_time_indexes preallocate "
+    "system.segment": "cache_indexes cache_time_indexes preallocate "
     "archive_expired server_confirmation",
     "system.recovery": "recreate_missing_state",
     "system.compression": "default_algorithm allow_override",

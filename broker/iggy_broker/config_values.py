@@ -172,6 +172,14 @@ def topic_size(value: object) -> int:
         raise ValueError(f"{error}, or unlimited, or server_default") from None
 
 
+def positive_size(value: object) -> int:
+    """A size above 0."""
+    size_bytes = size(value)
+    if size_bytes == 0:
+        raise ValueError("write a size above 0, like 1048576 or 4 MiB")
+    return size_bytes
+
+
 def duration(value: object) -> int:
     """Microseconds: `500 ms`, `30 s`, `1h 30m`, `7 days`; `0` or `none` is 0."""
     if isinstance(value, int) and not isinstance(value, bool):

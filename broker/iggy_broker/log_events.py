@@ -69,6 +69,10 @@ EVENTS: Final[dict[str, Event]] = {
     "damage_found": Event(
         "A read met stored bytes that are wrong; they are not served.", limited=True
     ),
+    "segment_damaged": Event(
+        "A check of all data found damage: `folder`, `offset`, `position`; nothing of the segment "
+        "is served from there on, up to `next_offset`."
+    ),
     "offset_not_written": Event("A lower stored offset cannot be written."),
     "group_offset_kept": Event(
         "The offset of a deleted group stays until the next start.", limited=True

@@ -61,6 +61,9 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
         "gauge",
         "Segments that are too old or too much, and that a stored offset has not passed.",
     ),
+    "scrub_bytes_total": ("counter", "Bytes that the background check has read."),
+    "scrub_passes_total": ("counter", "How often the background check has read all data."),
+    "damaged_segments": ("gauge", "Segments that a check found damaged; see the log."),
     "clock_steps_total": ("counter", "Jumps of the wall clock, seen by shard 0."),
     "log_lines_suppressed_total": ("counter", "Log lines not written for being too many."),
 }
@@ -251,6 +254,9 @@ class Counters:
     retention_segments_total: int
     retention_bytes_total: int
     retention_waiting_segments: int
+    scrub_bytes_total: int
+    scrub_passes_total: int
+    damaged_segments: int
     clock_steps_total: int
     log_lines_suppressed_total: int
 

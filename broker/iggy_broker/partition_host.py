@@ -18,6 +18,7 @@ from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import Placed, State
 from iggy_broker.metadata.options import TopicSettings, settings_of_topic
 from iggy_broker.metadata.placement import pack, shard_of
+from iggy_broker.storage.checking import check_now
 from iggy_broker.storage.closing import close_all
 from iggy_broker.storage.consumer_offsets import remove_other_groups
 from iggy_broker.storage.cutting import DecisionKind
@@ -87,6 +88,7 @@ class OwnedPartitions:
             partition = self._open(state, place, is_new=not self._starting)
             self.open[packed] = partition
             if self._starting:
+                self._check(partition)
                 self.recovery.add(partition)
             for decision in partition.recovery:
                 self._parts.warn(decision.note)
@@ -160,6 +162,11 @@ class OwnedPartitions:
                     owners[group_id] = state.memberships.of_group(place).owners()
                 owner = owners[group_id].get(partition.partition_id)
                 partition.reads.owned_by(group_id, owner)
+
+    def _check(self, partition: Partition) -> None:
+        if self._system.segment.validate_checksum and not partition.fenced:
+            for note in check_now(partition):
+                self._parts.warn(note)
 
     def _tell_waiting(self, partition: Partition) -> None:
         if partition.waits:

@@ -36,6 +36,7 @@ from iggy_broker.net.owner import ShardOwner
 from iggy_broker.net.peers import Link, Links
 from iggy_broker.net.pulse import ClockWatch, watch_loop
 from iggy_broker.partition_host import OwnedPartitions
+from iggy_broker.scrubber import Scrubber, damaged_segments
 from iggy_broker.storage.cutting import DecisionKind
 from iggy_broker.storage.disk import StorageFailed
 from iggy_broker.storage.explain import explain
@@ -48,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 70  # a shard died of a failed sync, a lost neighbour or a bug
 LOOK_AFTER_S: Final = 1.0  # segments that waited go then, partitions that waited are opened
-_DAMAGE: Final = frozenset({"damage_found", "offset_file_damaged"})  # a checksum on the disk
+_DAMAGE: Final = frozenset({"damage_found", "segment_damaged", "offset_file_damaged"})
 _STOP_STEP_S: Final = 0.01  # how often a stopping shard looks whether all is answered
 
 
@@ -163,6 +164,7 @@ class Shard:
         self._keep(watch_loop(self._counters))
         self._start_saver(host)
         self._start_cleaner(host, replica, parts)
+        self._start_scrubber(host, parts)
         if plan.monitoring is not None:
             # Its HTTP library is as large as all the rest; the supervisor has imported it.
             from iggy_broker.net.monitoring import Monitoring
@@ -269,6 +271,13 @@ class Shard:
                 counters=self._counters,
             )
             self._keep(cleaner.run())
+
+    def _start_scrubber(self, host: OwnedPartitions, parts: StorageParts) -> None:
+        settings, counters = self._plan.config.data_maintenance.scrub, self._counters
+        counters.damaged_segments = damaged_segments(host.open)
+        if settings.enabled:
+            scrubber = Scrubber(settings, partitions=host.open, parts=parts, counters=counters)
+            self._keep(scrubber.run())
 
     def _look_after_groups(self, host: OwnedPartitions, services: Services) -> None:
         host.on_released = services.members.release

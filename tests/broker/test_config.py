@@ -111,7 +111,7 @@ def test_the_production_file_of_the_documents_loads() -> None:
     assert system.partition.message_saver.interval_us == 1_000_000
     assert system.segment.size_bytes == 10**9
     assert system.topic.max_size_bytes == 100 * 10**9
-    assert len(loaded.warnings) == 6
+    assert len(loaded.warnings) == 5
     assert all("this version does not use it yet" in warning for warning in loaded.warnings)
     assert "hunter2" not in "".join(loaded.warnings)
 

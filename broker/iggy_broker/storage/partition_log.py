@@ -151,7 +151,8 @@ class PartitionLog:
         if active is None or not active.size_bytes:
             return False
         try:
-            if active.index.timestamps_us[0] < before_us:
+            begun_us = active.index.timestamps_us[:1]  # none if the first batch is damaged
+            if not begun_us or begun_us[0] < before_us:
                 if self._attention:
                     self._prepare()
                 if active is self._active:
@@ -198,6 +199,13 @@ class PartitionLog:
             return segment.next_offset
         except OSError as error:
             raise unreadable(segment.path, error) from error
+
+    def fence(self, segment: Segment, end_offset: int, position: int, why: str) -> None:
+        """Serve nothing of a segment from the damaged batch at byte `position` on."""
+        damage = segment.fence(end_offset, position, why)
+        self._told[segment.first_offset] = damage.end_offset  # a poll need not tell it again
+        if segment is self._active:
+            self._attention = True
 
     def drop_head(self, count: int) -> list[Segment]:
         """Take up to `count` sealed segments off the front. The caller removes their files."""
@@ -368,6 +376,8 @@ class PartitionLog:
                 return segment.read(offset, end_offset, bytes_max)
             except DamagedError as damage:
                 self._tell(segment, damage)
+                if segment is self._active:
+                    self._attention = True  # its index may be a new one
                 if damage.end_offset <= offset:
                     return Stretch(offset, 0, [])
                 return segment.read(offset, min(end_offset, damage.end_offset), bytes_max)

@@ -37,18 +37,32 @@ def scan_log(
     """
     found = LogScan(start, expected_offset, 0)
     window = WINDOW_BYTES
-    while found.end < stop:
-        at = found.end
-        region = file.read(min(window, stop - at), at)
-        part = kernel.scan(region, found.next_offset, frames=True, index_bytes=INDEX_EVERY_BYTES)
-        if rewrite and part.end:
-            file.write(memoryview(region)[: part.end], at)
-        _take(found, part, region)
-        window = _next_window(part, region, stop - at)
-        if not window:
-            found.reason = part.reason
-            break
+    while window and found.end < stop:
+        window = scan_window(file, found, window, stop, rewrite=rewrite)
     return found
+
+
+def scan_window(
+    file: File, found: LogScan, window: int, stop: int, *, rewrite: bool = False
+) -> int:
+    """One step of a scan: `window` bytes from `found.end` on, which moves.
+
+    How many bytes to read next; 0: the walk is over, `found.reason` says why.
+    """
+    at = found.end
+    wanted = min(window, stop - at)
+    region = file.read(wanted, at)
+    part = kernel.scan(region, found.next_offset, frames=True, index_bytes=INDEX_EVERY_BYTES)
+    if rewrite and part.end:
+        file.write(memoryview(region)[: part.end], at)
+    _take(found, part, region)
+    if len(region) < wanted:  # the file ends before `stop`
+        found.reason = part.reason or kernel.INCOMPLETE_TAIL
+        return 0
+    following = _next_window(part, region, stop - at)
+    if not following:
+        found.reason = part.reason
+    return following
 
 
 def _take(found: LogScan, part: kernel.Scan, region: bytes) -> None:

@@ -167,6 +167,19 @@ class Segment:
         self._rebuilt = True
         return index
 
+    @property
+    def damage(self) -> DamagedError | None:
+        """Where stored bytes were found to be wrong last; nothing from there on is served."""
+        return self._damage
+
+    def fence(self, end_offset: int, position: int, why: str) -> DamagedError:
+        """Serve nothing from the batch at byte `position`, `end_offset`, on: it is damaged."""
+        self.index.cut(position)
+        self.index.settle()
+        self.index_checksum = None
+        self._damage = DamagedError(self, end_offset, position, why)
+        return self._damage
+
     def close(self) -> None:
         """Give the descriptors back."""
         self.file.close()
@@ -227,12 +240,13 @@ class Segment:
         first = index.floor(offset)
         if first < 0:
             raise _DoubtError(f"no index entry for offset {offset}")
-        last = index.floor(end_offset - 1)
         start = index.positions[first]
         damage = self._damage
-        following = index.positions[first + 1] if first + 1 < len(index) else self.size_bytes
-        if damage and start <= damage.position < following and damage.end_offset <= offset:
-            raise damage  # behind the bad batch in the same chunk: nobody can find the border
+        if damage is not None and start <= damage.position:
+            if damage.end_offset <= offset:
+                raise damage  # behind the bad batch in the same chunk: nobody can find the border
+            end_offset = min(end_offset, damage.end_offset)
+        last = index.floor(end_offset - 1)
         if self._chunk(index, last)[1] - start > bytes_max:
             last = max(index.floor_position(start + bytes_max) - 1, first)
             if last + 1 < len(index):
