@@ -10,7 +10,7 @@ from iggy_operator.resources import load
 from iggykube.documents import file_problems
 from iggykube.errors import LocalError
 from iggykube.local.folders import Folders
-from iggykube.local.plan import job_problems, reference_problems, secret_problems
+from iggykube.local.problems import job_problems, reference_problems, secret_problems
 from iggykube.options import DEFAULT_DATA, files_option, output_option
 
 
@@ -18,7 +18,7 @@ from iggykube.options import DEFAULT_DATA, files_option, output_option
 @files_option
 @output_option
 def check(files: tuple[Path, ...], output: str) -> None:
-    """Check FILE as the API server would, and as the jobs of sinks would. Starts nothing.
+    """Check FILE as the API server would, and as its jobs would. Starts nothing.
 
     Ends with 0 if everything is right; else with 1, and a line for each problem that names file,
     line, field and the fix. Whether an update is allowed depends on the object as it is: `up`

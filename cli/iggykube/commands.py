@@ -19,6 +19,10 @@ COMMANDS: Final = {
         "iggykube.sink_commands",
         "Look at the sinks of a running instance.",
     ),
+    "source": (
+        "iggykube.source_commands",
+        "Look at the sources of a running instance.",
+    ),
     "status": ("iggykube.status", "Show the instance that runs in a data directory."),
     "up": ("iggykube.up", "Run resources on this machine."),
 }

@@ -6,7 +6,7 @@ long, and whatever goes wrong there means that nothing is completed.
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import get_completion_class
@@ -14,6 +14,9 @@ from click.shell_completion import get_completion_class
 from iggy_client.client import Client
 from iggy_client.errors import ClientError, LinkError
 from iggykube.errors import CommandError
+
+if TYPE_CHECKING:
+    from iggykube.local.snapshot import JobRow, Snapshot
 
 COMPLETE_VARIABLE: Final = "_IGGYKUBE_COMPLETE"
 ASK_S_MAX: Final = 1.0
@@ -30,7 +33,8 @@ def completion(shell: str) -> None:
     zsh    eval "$(iggykube completion zsh)"          in ~/.zshrc
     fish   iggykube completion fish | source          in ~/.config/fish/config.fish
 
-    Also the names of streams, topics, groups and sinks are completed while a local instance runs.
+    Also the names of streams, topics, groups, sinks and sources are completed while a local
+    instance runs.
     """
     made = get_completion_class(shell)
     assert made is not None, "click knows the three"
@@ -63,13 +67,24 @@ def complete_group(context: click.Context, parameter: click.Parameter, text: str
 
 def complete_sink(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
     """Names of sinks of the local instance."""
+    return _jobs(context, text, lambda snapshot: snapshot.sinks)
+
+
+def complete_source(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    """Names of sources of the local instance."""
+    return _jobs(context, text, lambda snapshot: snapshot.sources)
+
+
+def _jobs(
+    context: click.Context, text: str, rows: Callable[["Snapshot"], Iterable["JobRow"]]
+) -> list[str]:
     from iggykube.running import local_instance  # only when names are asked for: it takes a while
 
     try:
         snapshot, _ = local_instance(_data(context))
     except (CommandError, OSError):
         return []
-    return [row.name for row in snapshot.sinks if row.name.startswith(text)]
+    return [row.name for row in rows(snapshot) if row.name.startswith(text)]
 
 
 def _names(context: click.Context, text: str, ask: Callable[[Client], Iterable[str]]) -> list[str]:

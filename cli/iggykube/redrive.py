@@ -9,7 +9,7 @@ import msgspec
 from iggykube.errors import LocalError
 from iggykube.local import Folders, SinkRow, redrives
 from iggykube.local.redrives import Redrive, RedriveRow, RedriveState
-from iggykube.local.snapshot import SinkState
+from iggykube.local.snapshot import JobState
 from iggykube.running import read_snapshot
 
 TAKEN_S_MAX: Final = 60.0
@@ -34,7 +34,7 @@ def job_of(row: SinkRow) -> dict[str, Any]:
 
     Raises LocalError with the way out.
     """
-    if row.state is SinkState.SUSPENDED:
+    if row.state is JobState.SUSPENDED:
         raise LocalError(f"sink {row.name} is suspended: set suspend to false first")
     if not row.job:
         raise LocalError(f"sink {row.name} has not started yet: try again")
@@ -96,6 +96,6 @@ class Request:
             raise LocalError(f"sink {self._sink} is in no file any more") from None
 
     def _check_failed(self, found: SinkRow, ours: RedriveRow) -> None:
-        if found.state is SinkState.FAILED and ours.state is not RedriveState.DONE:
+        if found.state is JobState.FAILED and ours.state is not RedriveState.DONE:
             rest = "what is left is redriven when it starts again"
             raise LocalError(f"sink {self._sink} failed: {found.reason}; {rest}")

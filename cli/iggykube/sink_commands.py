@@ -1,6 +1,6 @@
 """`iggykube sink`: what the sinks of the local instance do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -8,13 +8,12 @@ from typing import Any, Final
 import click
 import msgspec
 
-from iggy_operator.validation import nearest
 from iggykube import view
 from iggykube.completion import complete_sink
 from iggykube.connection import Login, Target
-from iggykube.errors import LocalError
 from iggykube.letters import LetterGroup, counted, waiting
-from iggykube.local import Folders, SinkRow, Snapshot
+from iggykube.listing import Listing
+from iggykube.local import Folders, SinkRow
 from iggykube.local.redrives import Redrive, new_request
 from iggykube.option_types import MOMENT
 from iggykube.options import data_option, output_option
@@ -22,14 +21,9 @@ from iggykube.redrive import Request, job_of
 from iggykube.running import local_instance, read_snapshot
 
 STAGES: Final = ("decode", "transform", "write")
-
-
-class SinkPlace(msgspec.Struct, frozen=True):
-    """A sink and the topic that it reads, as programs get it."""
-
-    stream: str
-    topic: str
-    sink: SinkRow
+SINKS: Final[Listing[SinkRow]] = Listing(
+    "sink", lambda topic: topic.sinks, view.SINK_NUMBERS, view.sink_numbers, view.sink
+)
 
 
 @click.group()
@@ -42,16 +36,7 @@ def sink() -> None:
 @output_option
 def list_sinks(data: Path, output: str) -> None:
     """List the sinks of the instance in DIR: state, restarts, what is committed, lag."""
-    places = list(_places(read_snapshot(Folders.at(data))))
-    if output == "json":
-        _show_json(places)
-        return
-    table = view.table(("SINK", "TYPE", "STREAM", "TOPIC", "STATE", "COMMITTED", "LAG"))
-    for place in places:
-        row = place.sink
-        numbers = (view.count(row.committed), view.count(row.lag))
-        table.add_row(row.name, row.type, place.stream, place.topic, view.state(row), *numbers)
-    view.console().print(table if places else "no sinks")
+    SINKS.show_list(data, output)
 
 
 @sink.command(short_help="One sink or all, partition by partition.")
@@ -60,17 +45,7 @@ def list_sinks(data: Path, output: str) -> None:
 @output_option
 def status(name: str | None, data: Path, output: str) -> None:
     """Show the sink NAME (`topic.sink`), or all: state, reason, log, and the lag by partition."""
-    places = list(_places(read_snapshot(Folders.at(data))))
-    if name is not None:
-        places = [place for place in places if place.sink.name == name] or _unknown(name, places)
-    if output == "json":
-        _show_json(places)
-        return
-    console = view.console()
-    for place in places:
-        console.print(view.sink_details(place.stream, place.topic, place.sink))
-    if not places:
-        console.print("no sinks")
+    SINKS.show_status(name, data, output)
 
 
 @sink.command(short_help="Write the dead letters of a sink again.")
@@ -121,10 +96,7 @@ def redrive(  # noqa: PLR0913 -- one argument per option
     fails again, and what is not chosen, stays among the dead letters.
     """
     folders = Folders.at(data)
-    snapshot = read_snapshot(folders)
-    places = list(_places(snapshot))
-    (place,) = [place for place in places if place.sink.name == name] or _unknown(name, places)
-    job = job_of(place.sink)
+    job = job_of(SINKS.find(name, read_snapshot(folders)))
     if since is not None and until is not None and since >= until:
         raise click.BadParameter("must be before --to", param_hint="'--from'")
     times = (None if moment is None else moment.isoformat() for moment in (since, until))
@@ -162,20 +134,3 @@ def _show_letters(groups: list[LetterGroup], output: str) -> None:
         is_chosen = "yes" if group.chosen else "no"
         table.add_row(*kind, view.count(group.letters), *group.times, is_chosen)
     view.console().print(table if groups else "no dead letters")
-
-
-def _places(snapshot: Snapshot) -> Iterator[SinkPlace]:
-    for stream in snapshot.streams:
-        for topic in stream.topics:
-            yield from (SinkPlace(stream.name, topic.name, row) for row in topic.sinks)
-
-
-def _unknown(name: str, places: list[SinkPlace]) -> list[SinkPlace]:
-    names = [place.sink.name for place in places]
-    close = nearest(name, names)
-    hint = f"did you mean {close}?" if close else f"there are {', '.join(names) or 'none'}"
-    raise LocalError(f"no sink of the name {name}: {hint}")
-
-
-def _show_json(places: list[SinkPlace]) -> None:
-    click.echo(msgspec.json.encode({"sinks": places}).decode())

@@ -15,9 +15,10 @@ from iggykube.running import read_snapshot
 @data_option
 @output_option
 def status(data: Path, output: str) -> None:
-    """Show streams, topics, sinks and consumer groups of the instance that runs in DIR.
+    """Show streams, topics, sinks, sources and consumer groups of the instance that runs in DIR.
 
-    LAG is what a sink or a group has still to read, in messages.
+    LAG is what a sink or a group has still to read, in messages. BEHIND is what waits in a source's
+    system.
     """
     snapshot = read_snapshot(Folders.at(data))
     if output == "json":

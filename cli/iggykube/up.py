@@ -19,6 +19,7 @@ from iggykube.errors import LocalError
 from iggykube.local import PORT_MAX, Folders, LocalInstance, Ports, load_resources
 from iggykube.local import snapshot as snapshots
 from iggykube.local.leftovers import end_leftovers
+from iggykube.local.places import connector_places
 from iggykube.local.watch import Watch
 from iggykube.options import data_option, files_option, output_option
 from iggykube.signals import Requests, stop_requests
@@ -62,9 +63,10 @@ def up(
     watch: bool,
     output: str,
 ) -> None:
-    """Start a broker, make the streams and topics of FILE, run their sinks, show how they do.
+    """Start a broker, make the streams and topics of FILE, run their sources and sinks,
+    show how they do.
 
-    Stays in the foreground. Ctrl-C stops in order: sinks finish their batch, then the broker stops.
+    Stays in the foreground. Ctrl-C stops in order: jobs finish their batch, then the broker stops.
     Everything is kept in the data directory, so the next `up` goes on where this one ended; what
     has changed in FILE is applied then, and also at once if it changes while this runs. A FILE
     that cannot be used leaves everything as it is. Clients log in as `iggy`, with the password that
@@ -79,7 +81,7 @@ def up(
         try:
             _follow(instance, requests, output, changes)
             if output == "text":
-                click.echo("stopping: sinks finish their batch (Ctrl-C again: at once)", err=True)
+                click.echo("stopping: jobs finish their batch (Ctrl-C again: at once)", err=True)
         finally:
             instance.stop(should_kill=requests.kill)
 
@@ -119,13 +121,15 @@ class _Changes:
 
 def _require_java(resources: Resources) -> None:
     """Spark needs Java; say so before anything starts."""
-    has_sinks = bool(resources.sinks) or any(topic.sinks for topic in resources.topics)
+    has_jobs = next(connector_places(resources), None) is not None
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
-    if has_sinks and not found:
+    if has_jobs and not found:
         where = f"in JAVA_HOME ({home})" if home else "on the path"
         fix = "install it, such as with: apt-get install openjdk-17-jre-headless"
-        raise LocalError(f"sinks need Java 17 or newer, and there is no java {where}: {fix}")
+        raise LocalError(
+            f"sinks and sources need Java 17 or newer, and there is no java {where}: {fix}"
+        )
 
 
 def _follow(
@@ -146,7 +150,7 @@ def _follow(
 def _follow_lines(
     instance: LocalInstance, requests: Requests, output: str, changes: _Changes | None
 ) -> None:
-    """A line for each note and when a sink changes its state; every few seconds for numbers."""
+    """A line for each note and when a job changes its state; every few seconds for numbers."""
     shown_s, shown = 0.0, ""
     states: list[object] = []
     while not requests.stop():
@@ -156,7 +160,7 @@ def _follow_lines(
         for note in notes if output == "text" else ():
             click.echo(note)
         snapshot = instance.step(STEP_S)
-        new_states: list[object] = [(row.state, row.reason) for row in snapshot.sinks]
+        new_states: list[object] = [(row.state, row.reason) for row in snapshot.jobs]
         text = snapshots.encode(snapshot) if output == "json" else view.line(snapshot)
         has_news = new_states != states or (notes and output == "json")
         is_due = time.monotonic() - shown_s >= LINES_EVERY_S and text != shown
@@ -192,7 +196,7 @@ def _end_owner(folders: Folders, pid: int) -> list[str]:
 
 
 def _end_leftovers(folders: Folders) -> list[str]:
-    """An instance that was killed leaves its broker and sinks running."""
+    """An instance that was killed leaves its broker and jobs running."""
     ended: list[str] = []
     if folders.run.is_dir():
         with folders.lock():

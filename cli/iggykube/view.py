@@ -1,25 +1,34 @@
 """A snapshot for people: a table in a terminal, lines elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from iggykube.local.redrives import RedriveRow
-from iggykube.local.snapshot import PartitionRow, SinkRow, SinkState, Snapshot, TopicRow
+from iggykube.local.snapshot import (
+    JobRow,
+    JobState,
+    PartitionRow,
+    SinkRow,
+    Snapshot,
+    SourceRow,
+    TopicRow,
+)
 
 NOTES_SHOWN_MAX: Final = 8
 WIDTH_ELSEWHERE: Final = 200
 _STYLES: Final = {
-    SinkState.RUNNING: "green",
-    SinkState.COMPLETED: "green",
-    SinkState.STARTING: "cyan",
-    SinkState.WAITING: "yellow",
-    SinkState.FAILED: "bold red",
-    SinkState.SUSPENDED: "dim",
-    SinkState.STOPPED: "dim",
+    JobState.RUNNING: "green",
+    JobState.COMPLETED: "green",
+    JobState.STARTING: "cyan",
+    JobState.WAITING: "yellow",
+    JobState.FAILED: "bold red",
+    JobState.SUSPENDED: "dim",
+    JobState.STOPPED: "dim",
 }
 
 
@@ -40,11 +49,13 @@ def render(snapshot: Snapshot) -> RenderableType:
         "\n",
     )
     parts: list[RenderableType] = [head, _table(snapshot)]
-    if any(topic.groups for stream in snapshot.streams for topic in stream.topics):
-        parts += [Text(), _groups_table(snapshot)]
+    if snapshot.sources:
+        parts += [Text(), _topic_table(snapshot, _SOURCE_COLUMNS, _source_rows)]
+    if any(topic.groups for topic in snapshot.topics):
+        parts += [Text(), _topic_table(snapshot, _GROUP_COLUMNS, _group_rows)]
     parts += [
         Text(f"{row.name}: {row.reason} (log: {row.log})", style=_STYLES[row.state])
-        for row in snapshot.sinks
+        for row in snapshot.jobs
         if row.reason
     ]
     parts += [
@@ -57,7 +68,10 @@ def render(snapshot: Snapshot) -> RenderableType:
     return Group(*parts)
 
 
-_COLUMNS: Final = ("STREAM", "TOPIC", "PARTS", "MESSAGES", "SINK", "STATE", "COMMITTED", "LAG")
+SINK_NUMBERS: Final = ("COMMITTED", "LAG")
+SOURCE_NUMBERS: Final = ("SENT", "BEHIND")
+_COLUMNS: Final = ("STREAM", "TOPIC", "PARTS", "MESSAGES", "SINK", "STATE", *SINK_NUMBERS)
+_SOURCE_COLUMNS: Final = ("STREAM", "TOPIC", "SOURCE", "STATE", *SOURCE_NUMBERS)
 _GROUP_COLUMNS: Final = ("STREAM", "TOPIC", "GROUP", "MEMBERS", "COMMITTED", "LAG")
 _PARTITION_COLUMNS: Final = ("PARTITION", "COMMITTED", "END", "LAG")
 _NUMBERS: Final = (
@@ -68,6 +82,8 @@ _NUMBERS: Final = (
     "COMMITTED",
     "END",
     "LAG",
+    "SENT",
+    "BEHIND",
     "ATTEMPT",
     "LETTERS",
 )
@@ -83,32 +99,60 @@ def table(columns: Sequence[str]) -> Table:
     return made
 
 
-def _groups_table(snapshot: Snapshot) -> Table:
-    """Consumer groups that are no sinks'."""
-    made = table(_GROUP_COLUMNS)
+Rows = Callable[[TopicRow], Iterator[tuple[str | Text, ...]]]
+
+
+def _topic_table(snapshot: Snapshot, columns: Sequence[str], rows: Rows) -> Table:
+    """Stream and topic stand in front of each row."""
+    made = table(columns)
     for stream in snapshot.streams:
         for topic in stream.topics:
-            for group in topic.groups:
-                numbers = (group.members, group.committed, group.lag)
-                made.add_row(stream.name, topic.name, group.name, *map(count, numbers))
+            for row in rows(topic):
+                made.add_row(stream.name, topic.name, *row)
     return made
 
 
-def sink_details(stream: str, topic: str, row: SinkRow) -> RenderableType:
+def _source_rows(topic: TopicRow) -> Iterator[tuple[str | Text, ...]]:
+    for row in topic.sources:
+        yield _title(topic, row), state(row), *source_numbers(row)
+
+
+def _group_rows(topic: TopicRow) -> Iterator[tuple[str, ...]]:
+    """Consumer groups that are no jobs'."""
+    for group in topic.groups:
+        yield group.name, count(group.members), count(group.committed), count(group.lag)
+
+
+def sink(stream: str, topic: str, row: SinkRow) -> RenderableType:
     """All about one sink."""
+    more = [
+        ("rejected", count(row.rejected) if row.rejected else ""),
+        ("redrive", _redrive(row.redrive)),
+    ]
+    head = _details("sink", f"{stream}/{topic}", row, more)
+    return Group(head, _partitions_table(row.partitions), Text())
+
+
+def source(stream: str, topic: str, row: SourceRow) -> RenderableType:
+    """All about one source."""
+    position = "" if row.committed is None else msgspec.json.encode(row.committed).decode()
+    sent, behind = source_numbers(row)
+    more = [("sent", sent), ("behind", behind), ("position", position)]
+    return Group(_details("source", f"{stream}/{topic}", row, more), Text())
+
+
+def _details(word: str, topic: str, row: JobRow, more: Sequence[tuple[str, str]]) -> Text:
     lines = [
-        ("sink", Text(f"{row.name} ({row.type}) of {stream}/{topic}", style="bold")),
+        (word, Text(f"{row.name} ({row.type}) of {topic}", style="bold")),
         ("state", state(row)),
         ("reason", Text(row.reason)),
         ("batch", Text("" if row.batch is None else str(row.batch))),
-        ("rejected", Text(count(row.rejected) if row.rejected else "")),
-        ("redrive", Text(_redrive(row.redrive))),
+        *((name, Text(text)) for name, text in more),
         ("log", Text(row.log)),
     ]
-    head = Text("\n").join(
+    return Text("\n").join(
         Text.assemble((f"{name:10}", "dim"), text) for name, text in lines if text.plain
     )
-    return Group(head, _partitions_table(row.partitions), Text())
 
 
 def _redrive(row: RedriveRow | None) -> str:
@@ -124,8 +168,18 @@ def _partitions_table(rows: Sequence[PartitionRow]) -> Table:
     return made
 
 
-def state(row: SinkRow) -> Text:
-    """A sink's state, with its restarts."""
+def sink_numbers(row: SinkRow) -> tuple[str, ...]:
+    """Cells of SINK_NUMBERS."""
+    return count(row.committed), count(row.lag)
+
+
+def source_numbers(row: SourceRow) -> tuple[str, ...]:
+    """Cells of SOURCE_NUMBERS."""
+    return count(row.messages), "-" if row.behind is None else count(row.behind)
+
+
+def state(row: JobRow) -> Text:
+    """A job's state, with its restarts."""
     restarts = f" ({row.restarts} restarts)" if row.restarts else ""
     return Text(f"{row.state}{restarts}", style=_STYLES[row.state])
 
@@ -148,26 +202,34 @@ def _topic_rows(topic: TopicRow) -> Iterator[tuple[str | Text, ...]]:
         yield (*(head if index == 0 else ("", "", "")), *_sink_cells(topic, sink))
 
 
-def _sink_cells(topic: TopicRow, sink: SinkRow) -> tuple[str | Text, ...]:
-    name = f"{sink.name.removeprefix(f'{topic.name}.')} ({sink.type})"
-    return (name, state(sink), count(sink.committed), count(sink.lag))
+def _sink_cells(topic: TopicRow, row: SinkRow) -> tuple[str | Text, ...]:
+    return (_title(topic, row), state(row), *sink_numbers(row))
+
+
+def _title(topic: TopicRow, row: JobRow) -> str:
+    return f"{row.name.removeprefix(f'{topic.name}.')} ({row.type})"
 
 
 def line(snapshot: Snapshot) -> str:
     """The snapshot in one line, for output that is no terminal."""
-    topics = [topic for stream in snapshot.streams for topic in stream.topics]
-    parts = [f"{topic.name} {count(topic.messages)} messages" for topic in topics]
+    parts = [f"{topic.name} {count(topic.messages)} messages" for topic in snapshot.topics]
+    for source_row in snapshot.sources:
+        sent, behind = source_numbers(source_row)
+        parts.append(f"{_told(source_row)} sent {sent} behind {behind}")
     for row in snapshot.sinks:
-        reason = f" ({row.reason})" if row.reason else ""
-        parts.append(
-            f"{row.name} {row.state}{reason} committed {count(row.committed)} lag {count(row.lag)}"
-        )
+        committed, lag = sink_numbers(row)
+        parts.append(f"{_told(row)} committed {committed} lag {lag}")
     parts += [
         f"{topic.name} group {group.name} committed {count(group.committed)} lag {count(group.lag)}"
-        for topic in topics
+        for topic in snapshot.topics
         for group in topic.groups
     ]
     return "; ".join(parts) or "no topics"
+
+
+def _told(row: JobRow) -> str:
+    reason = f" ({row.reason})" if row.reason else ""
+    return f"{row.name} {row.state}{reason}"
 
 
 def console() -> Console:

@@ -210,7 +210,8 @@ class SourceJob:
             self._metrics.answers(not self._absence.is_away)
             run.seat.keep()
             progress.tell(writer.last_batch)
-            progress.look(run.start)
+            if progress.look(run.start):
+                self._reporter.event("behind", behind=progress.behind)
 
         has_committed: Callable[[int], bool] = partial(checkpoint.has_committed, SOURCE_LIFE)
         running_query.watch(query, writer, self._stop, look=look, has_committed=has_committed)

@@ -87,15 +87,19 @@ class SourceProgress:
             self._count_retries()
         return True
 
-    def look(self, start: Position) -> None:
-        """Look now and then how much waits beyond what is committed, `start` before the first."""
+    def look(self, start: Position) -> bool:
+        """Look now and then how much waits beyond what is committed, `start` before the first.
+        True: it is not what the look before has found.
+        """
         if self._clock() < self._look_due_s:
-            return
+            return False
+        before = self.behind
         self._look_due_s = self._clock() + LOOK_S
         committed = self._checkpoint.position(SOURCE_LIFE)
         self.behind = self.behind_now(start if committed is None else committed)
         if self.behind is not None:
             self._metrics.seen(self.behind)
+        return self.behind != before
 
     def behind_now(self, at: Position) -> int | None:
         """How much waits beyond `at`; None if nobody can tell now."""

@@ -26,6 +26,8 @@ spec:
   streamRef: {name: shop}
   sinks:
   - {name: lake, type: Files, files: {path: lake}, checkpoint: {volume: {}}, suspend: true}
+  sources:
+  - {name: made, type: Random, random: {}, checkpoint: {volume: {}}, suspend: true}
 """
 pytestmark = pytest.mark.timeout(120)
 
@@ -85,13 +87,14 @@ def test_bash_can_read_its_script() -> None:
     ("words", "offered"),
     [
         ("pro", ["produce"]),
-        ("s", ["sink", "status"]),
+        ("s", ["sink", "source", "status"]),
         ("produce ", ["shop"]),
         ("consume shop ", ["orders", "returns"]),
         ("consume shop re", ["returns"]),
         ("consume shop orders --group ", ["billing"]),
         ("consume nothing ", []),
         ("sink status ", ["returns.lake"]),
+        ("source status ", ["returns.made"]),
         ("consume shop orders --output ", ["text", "json", "raw"]),
     ],
 )

@@ -18,9 +18,9 @@ from iggy_operator.documents import DocumentErrors
 from iggy_wire.primitives import Consumer, Partitioning
 from iggykube.errors import BrokerDied, LocalError, Stopped
 from iggykube.local import LocalInstance, Ports, Snapshot, load_resources
+from iggykube.local.job_set import JOBS_STOP_S_MAX
 from iggykube.local.plan import make_plan
-from iggykube.local.sink_set import SINKS_STOP_S_MAX
-from iggykube.local.snapshot import SinkState
+from iggykube.local.snapshot import JobState
 from local_instances import FREE, client_of, local_instance, use_fake_job
 
 SHOP = """\
@@ -105,7 +105,7 @@ def test_a_sink_runs_is_counted_and_stops_in_order(tmp_path: Path) -> None:
             behind = step_until(running, lambda now: now.sink("orders.lake").end == 14)
         running.stop()
 
-    assert (row.state, row.end, row.batch) == (SinkState.RUNNING, 7, 0)
+    assert (row.state, row.end, row.batch) == (JobState.RUNNING, 7, 0)
     assert row.rows == ('{"id": 0}',)
     assert behind.lag == 7
     assert "not an event" in (running.folders.logs / "sink-default.orders.lake.log").read_text()
@@ -115,8 +115,8 @@ def test_a_sink_runs_is_counted_and_stops_in_order(tmp_path: Path) -> None:
 def test_a_failed_sink_is_started_again_then_given_up_with_the_reason(tmp_path: Path) -> None:
     with local_instance(tmp_path, SHOP + SINK % "1") as running:
         running.start()
-        waiting = step_until(running, lambda now: now.sinks[0].state == SinkState.WAITING)
-        failed = step_until(running, lambda now: now.sinks[0].state == SinkState.FAILED)
+        waiting = step_until(running, lambda now: now.sinks[0].state == JobState.WAITING)
+        failed = step_until(running, lambda now: now.sinks[0].state == JobState.FAILED)
 
     assert waiting.sinks[0].reason == "start 0 failed"
     assert failed.sinks[0].restarts == 2
@@ -127,7 +127,7 @@ def test_a_failed_sink_is_started_again_then_given_up_with_the_reason(tmp_path: 
 def test_a_wrong_configuration_is_not_tried_again(tmp_path: Path) -> None:
     with local_instance(tmp_path, SHOP + SINK % "2") as running:
         running.start()
-        failed = step_until(running, lambda now: now.sinks[0].state == SinkState.FAILED)
+        failed = step_until(running, lambda now: now.sinks[0].state == JobState.FAILED)
 
     assert failed.sinks[0].restarts == 0
 
@@ -136,7 +136,7 @@ def test_a_wrong_configuration_is_not_tried_again(tmp_path: Path) -> None:
 def test_no_secret_stands_in_a_file_or_argument_of_a_job(tmp_path: Path) -> None:
     with local_instance(tmp_path, SHOP + SINK % "-") as running:
         running.start()
-        step_until(running, lambda now: now.sinks[0].state == SinkState.RUNNING)
+        step_until(running, lambda now: now.sinks[0].state == JobState.RUNNING)
         files = [path for path in running.folders.root.rglob("*") if path.is_file()]
         holders = [path for path in files if running.password.encode() in path.read_bytes()]
         arguments = [
@@ -184,7 +184,7 @@ def test_a_sink_that_waits_for_a_broker_that_died_is_ended(
     monkeypatch.setattr("iggykube.local.instance.ORPHANS_STOP_S_MAX", 0.1)
     with local_instance(tmp_path, SHOP + SINK % "!") as running:
         running.start()
-        step_until(running, lambda now: now.sinks[0].state == SinkState.RUNNING)
+        step_until(running, lambda now: now.sinks[0].state == JobState.RUNNING)
         broker = json.loads((running.folders.run / "processes.json").read_text())[-1]
         os.kill(broker["pid"], signal.SIGKILL)
         with pytest.raises(BrokerDied):
@@ -192,7 +192,7 @@ def test_a_sink_that_waits_for_a_broker_that_died_is_ended(
         began_s = time.monotonic()
         running.stop()
 
-    assert time.monotonic() - began_s < SINKS_STOP_S_MAX / 2
+    assert time.monotonic() - began_s < JOBS_STOP_S_MAX / 2
 
 
 def test_a_wrong_setting_of_the_broker_is_told(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_data_directory_may_be_named_with_dots(
     dotted = LocalInstance(data, load_resources(data, [Path("../shop.yaml")]), ports=FREE)
     plan = make_plan(dotted._resources, dotted.folders, FREE)
 
-    assert plan.sinks[0].job["sink"]["files"]["path"] == str(tmp_path / "data" / "files" / "lake")
+    assert plan.jobs[0].job["sink"]["files"]["path"] == str(tmp_path / "data" / "files" / "lake")
 
 
 def test_a_terminal_gets_a_live_table(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_terminal_gets_a_live_table(tmp_path: Path) -> None:
 
     assert up.returncode == 0
     assert b"STREAM" in shown
-    assert told == "stopping: sinks finish their batch (Ctrl-C again: at once)\n"
+    assert told == "stopping: jobs finish their batch (Ctrl-C again: at once)\n"
 
 
 def _read_to_end(terminal: int) -> bytes:

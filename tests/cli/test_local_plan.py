@@ -44,7 +44,7 @@ def topic(*sinks: str, name: str = "orders", stream: str = "shop") -> str:
 def test_a_job_gets_absolute_paths_defaults_and_no_launcher_fields(tmp_path: Path) -> None:
     made = plan(tmp_path, STREAM, topic(LAKE % ("lake/orders", "volume: {}")))
 
-    job = made.sinks[0].job
+    job = made.jobs[0].job
     assert job["name"] == "orders.lake"
     assert job["sink"]["files"]["path"] == f"{tmp_path}/data/files/lake/orders"
     assert job["checkpoint"] == f"{tmp_path}/data/claims/default/orders.lake-checkpoint"
@@ -63,7 +63,7 @@ def test_what_is_for_a_cluster_alone_is_told(tmp_path: Path) -> None:
         f"sink orders.lake: spark.{name} is for a cluster, and left out here"
         for name in ("packages", "env")
     ]
-    assert made.sinks[0].job["sink"]["spark"]["conf"] == {"x": "y"}
+    assert made.jobs[0].job["sink"]["spark"]["conf"] == {"x": "y"}
 
 
 def test_object_stores_are_reached_with_the_secrets_of_the_files(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_object_stores_are_reached_with_the_secrets_of_the_files(tmp_path: Path)
 
     made = plan(tmp_path, STREAM, topic(STORED), KEYS, other)
 
-    job = made.sinks[0].job
+    job = made.jobs[0].job
     folder = f"{tmp_path}/data/secrets/sinks/default/keys"
     store = {"endpoint": "http://s3:8333", "pathStyle": True, "credentialsPath": folder}
     assert job["sink"]["files"] == {"path": "s3a://lake/x", "format": "Parquet", "s3": store}
@@ -97,7 +97,7 @@ def test_logins_of_targets_are_folders_and_the_job_takes_the_rest(
         (SECRET % "").replace("keys", name).replace("{}", json.dumps(values)) for name in named
     ]
 
-    job = plan(tmp_path, STREAM, topic(), own, *secrets).sinks[0].job
+    job = plan(tmp_path, STREAM, topic(), own, *secrets).jobs[0].job
 
     found = job["sink"][kind.lower()]
     base = f"{tmp_path}/data"
@@ -114,7 +114,7 @@ def test_an_existing_claim_is_shared_with_a_folder_for_each_sink(tmp_path: Path)
 
     made = plan(tmp_path, STREAM, topic(LAKE % ("lake", claim)))
 
-    checkpoint = Path(made.sinks[0].job["checkpoint"])
+    checkpoint = Path(made.jobs[0].job["checkpoint"])
     assert checkpoint == tmp_path / "data/claims/default/shared/orders.lake"
 
 
@@ -123,8 +123,8 @@ def test_a_sink_of_its_own_joins_its_topic(tmp_path: Path) -> None:
 
     made = plan(tmp_path, STREAM, topic(), own)
 
-    assert [sink.name for sink in made.topics[0].sinks] == ["show"]
-    assert made.sinks[0].stream_name == "shop"
+    assert [sink.name for sink in made.topics[0].jobs] == ["show"]
+    assert made.jobs[0].stream_name == "shop"
 
 
 def test_settings_of_a_broker_become_its_environment(tmp_path: Path) -> None:

@@ -110,14 +110,14 @@ def test_a_changed_secret_reaches_its_folder_and_restarts_no_job(
     resources = load_resources(data, [written(tmp_path, keys=VALUE)])
     with LocalInstance(data, resources, ports=FREE) as running:
         running.start()
-        pid = running._sinks.pids
+        pid = running._jobs.pids
         assert place.read_text() == VALUE
 
         running.change(load_resources(data, [written(tmp_path, keys="another")]))
         running.step(timeout_s=0.05)
 
         assert place.read_text() == "another"
-        assert running._sinks.pids == pid
+        assert running._jobs.pids == pid
         assert running.notes[-1].startswith("Secrets are others now")
     elsewhere = {path: content for path, content in files(data).items()
                  if not path.startswith("secrets/")}  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from iggy_client.client import Message, messages
 from iggy_wire.primitives import Partitioning
-from iggykube.local.snapshot import SinkState
+from iggykube.local.snapshot import JobState
 from local_instances import client_of, local_instance
 from object_store import ACCESS_KEY, SECRET_KEY, ObjectStore, running_object_store
 
@@ -39,7 +39,7 @@ spec:
     trigger: {mode: AvailableNow}
     restart: {policy: Never}
 """
-ENDED = (SinkState.COMPLETED, SinkState.FAILED)
+ENDED = (JobState.COMPLETED, JobState.FAILED)
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,15 @@ def test_rows_checkpoint_and_dead_letters_are_where_they_should_be(
     place = {"bucket": store.common_bucket, "endpoint": store.endpoint}
     text = SHOP % {"access": ACCESS_KEY, "secret": SECRET_KEY, **place}
     with local_instance(tmp_path, text) as instance:
-        instance.start(sinks=False)
+        instance.start(jobs=False)
         with client_of(instance) as client:
             texts = [b'{"id": 1}', b"no JSON", b'{"id": 2}']
             batch = [Message(text) for text in texts]
             client.send("shop", "orders", Partitioning.partition(0), batch)
-            instance.start_sinks()
+            instance.start_jobs()
             while (row := instance.step(0.1).sinks[0]).state not in ENDED:
                 pass
-            assert (row.state, row.reason) == (SinkState.COMPLETED, "all messages are carried over")
+            assert (row.state, row.reason) == (JobState.COMPLETED, "all messages are carried over")
             topic = client.get_topic("shop", "orders.dlq")
             letters = client.poll("shop", "orders.dlq", 0, count=10)
     assert topic is not None

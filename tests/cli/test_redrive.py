@@ -22,7 +22,7 @@ from iggykube.errors import LocalError
 from iggykube.letters import GROUPS_MAX, counted
 from iggykube.local import Folders, LocalInstance, SinkRow, redrives
 from iggykube.local.redrives import Redrive, RedriveRow, RedriveState
-from iggykube.local.snapshot import SinkState
+from iggykube.local.snapshot import JobState
 from iggykube.redrive import Request
 from local_instances import client_of, local_instance, use_fake_job
 
@@ -70,7 +70,7 @@ def running(
     use_fake_job(monkeypatch)
     with local_instance(folder, SHOP % exits) as instance:
         instance.start()
-        while {row.state for row in instance.step(0.05).sinks} & {SinkState.STARTING}:
+        while {row.state for row in instance.step(0.05).sinks} & {JobState.STARTING}:
             pass
         while not instance.folders.snapshot_file.exists():
             instance.step(0.05)
@@ -213,7 +213,7 @@ def test_a_sink_that_fails_for_good_is_told(
         monkeypatch.setattr("iggykube.local.sinks.SinkProcess._redriven", lambda _, row, __: row)
         request = Request(instance.folders, "orders.lake", Redrive("a"))
         request.ask()
-        while instance.step(0.05).sink("orders.lake").state is not SinkState.FAILED:
+        while instance.step(0.05).sink("orders.lake").state is not JobState.FAILED:
             pass
         instance.folders.snapshot_file.unlink()
         while not instance.folders.snapshot_file.exists():
@@ -258,9 +258,9 @@ def test_an_instance_that_takes_nothing_is_told(
 
 def test_the_status_of_a_sink_has_its_last_request(capsys: pytest.CaptureFixture[str]) -> None:
     row = RedriveRow("a", RedriveState.RUNNING, written=1200, failed=3)
-    sink = SinkRow("orders.lake", "Files", SinkState.RUNNING, redrive=row)
+    sink = SinkRow("orders.lake", "Files", JobState.RUNNING, redrive=row)
 
-    view.console().print(view.sink_details("shop", "orders", sink))
+    view.console().print(view.sink("shop", "orders", sink))
 
     assert "redrive   Running: 1,200 written, 3 failed again" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ from iggy_wire.primitives import Consumer, Partitioning
 from iggykube import view
 from iggykube.local import LocalInstance, SinkRow
 from iggykube.local.numbers import PARTITION_ROWS_MAX, most_behind
-from iggykube.local.snapshot import PartitionRow, SinkState, decode
+from iggykube.local.snapshot import JobState, PartitionRow, decode
 from local_instances import client_of, local_instance, use_fake_job
 
 SHOP = """\
@@ -58,7 +58,7 @@ def is_told(instance: LocalInstance) -> bool:
     groups = snapshot.streams[0].topics[0].groups
     lake = snapshot.sink("orders.lake")
     numbers = (lake.state, lake.committed, *(group.committed for group in groups))
-    return numbers == (SinkState.RUNNING, 7, 4)
+    return numbers == (JobState.RUNNING, 7, 4)
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +161,9 @@ def test_of_many_partitions_those_with_the_most_lag_are_told() -> None:
 
 
 def test_reasons_and_restarts_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    row = SinkRow("orders.lake", "Files", SinkState.FAILED, restarts=3, reason="no space", batch=7)
+    row = SinkRow("orders.lake", "Files", JobState.FAILED, restarts=3, reason="no space", batch=7)
 
-    view.console().print(view.sink_details("shop", "orders", row))
+    view.console().print(view.sink("shop", "orders", row))
 
     shown = capsys.readouterr().out
     assert "Failed (3 restarts)" in shown

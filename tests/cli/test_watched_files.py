@@ -16,7 +16,7 @@ from cli_program import run_program
 from iggy_operator.documents import DocumentErrors
 from iggykube.errors import LocalError
 from iggykube.local import Snapshot
-from iggykube.local.snapshot import SinkState
+from iggykube.local.snapshot import JobState
 from iggykube.local.watch import WATCH_S, Watch
 from local_instances import client_of, local_instance, resources_of, use_fake_job
 
@@ -134,7 +134,7 @@ class Running:
         return snapshot
 
     def until_runs(self, name: str) -> Snapshot:
-        return self.until(lambda now: now.sink(name).state == SinkState.RUNNING)
+        return self.until(lambda now: now.sink(name).state == JobState.RUNNING)
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def fake_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pids(running: Running) -> list[int | None]:
-    return [process.pid for process in running.instance._sinks]
+    return [process.pid for process in running.instance._jobs]
 
 
 def test_topics_come_and_grow_and_what_is_gone_stays_in_the_broker(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_topics_come_and_grow_and_what_is_gone_stays_in_the_broker(tmp_path: Pat
 
 def test_a_sink_that_changed_starts_again_and_the_others_run_on(tmp_path: Path) -> None:
     with started(tmp_path, text_of(STREAM, topic(sink("a"), sink("b")))) as running:
-        running.until(lambda now: {row.state for row in now.sinks} == {SinkState.RUNNING})
+        running.until(lambda now: {row.state for row in now.sinks} == {JobState.RUNNING})
         before = pids(running)
         notes = running.change(text_of(STREAM, topic(sink("a"), sink("b", path="other"))))
         running.until(lambda now: pids(running)[1] not in (None, before[1]))
@@ -198,7 +198,7 @@ def test_a_sink_that_is_gone_stops_and_its_checkpoint_is_kept(tmp_path: Path) ->
         running.until_runs("orders.a")
         (pid,) = pids(running)
         notes = running.change(text_of(STREAM, topic()))
-        running.until(lambda now: not running.instance._sinks.pids)
+        running.until(lambda now: not running.instance._jobs.pids)
         checkpoint = running.instance.folders.root / "claims/default/orders.a-checkpoint"
         is_kept = checkpoint.is_dir()
         again = running.change(text_of(STREAM, topic(sink("a"))))
@@ -215,18 +215,18 @@ def test_a_sink_can_be_suspended_and_resumed(tmp_path: Path) -> None:
     with started(tmp_path, text_of(STREAM, topic(sink("a")))) as running:
         running.until_runs("orders.a")
         running.change(text_of(STREAM, topic(suspended)))
-        running.until(lambda now: not running.instance._sinks.pids)
+        running.until(lambda now: not running.instance._jobs.pids)
         state = running.instance.step().sink("orders.a").state
         running.change(text_of(STREAM, topic(sink("a"))))
         running.until_runs("orders.a")
 
-    assert state == SinkState.SUSPENDED
+    assert state == JobState.SUSPENDED
 
 
 def test_a_job_that_does_not_end_is_followed_by_nobody_until_it_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("iggykube.local.sink_set.SINKS_STOP_S_MAX", 1.0)
+    monkeypatch.setattr("iggykube.local.job_set.JOBS_STOP_S_MAX", 1.0)
     with started(tmp_path, text_of(STREAM, topic(sink("a", exits="! -")))) as running:
         running.until_runs("orders.a")
         before = pids(running)

@@ -109,17 +109,18 @@ def test_a_system_that_is_away_is_told_later(scene: Scene) -> None:
 def test_what_waits_is_looked_at_now_and_then(scene: Scene) -> None:
     unknown = scene.figure("behind_messages")
     scene.source.waiting = 7
-    scene.progress.look({"n": 0})
+    is_new = [scene.progress.look({"n": 0})]
     scene.source.waiting = 8
-    scene.progress.look({"n": 0})
+    is_new.append(scene.progress.look({"n": 0}))
     seen = scene.figure("behind_messages")
     scene.now += LOOK_S
     scene.source.is_away = True
-    scene.progress.look({"n": 0})
+    is_new.append(scene.progress.look({"n": 0}))
 
     assert unknown is not None and math.isnan(unknown)
     assert seen == scene.figure("behind_messages") == 7
     assert scene.progress.behind is None
+    assert is_new == [True, False, True]
 
 
 def test_retries_of_the_job_itself_are_counted(scene: Scene) -> None:

@@ -54,8 +54,8 @@ class TwinJobs:
         plan = make_plan(resources, folders, Ports(broker.tcp_port, 0))
         write_secrets(folders, list(plan.secrets))
         self.jobs = {
-            item.sink.key.name.rpartition(".")[2]: PlannedJob(folder, item.job)
-            for item in plan.sinks
+            item.connector.key.name.rpartition(".")[2]: PlannedJob(folder, item.job)
+            for item in plan.jobs
         }
         with broker.client() as client:
             apply_plan(client, plan, State())

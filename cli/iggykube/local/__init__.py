@@ -9,7 +9,7 @@ with LocalInstance(Path(".iggykube"), resources) as instance:
 
 from iggykube.local.folders import PORT_MAX, Folders, Ports
 from iggykube.local.instance import LocalInstance, load_resources
-from iggykube.local.snapshot import SinkRow, Snapshot, StreamRow, TopicRow
+from iggykube.local.snapshot import SinkRow, Snapshot, SourceRow, StreamRow, TopicRow
 
 __all__ = [
     "PORT_MAX",
@@ -18,6 +18,7 @@ __all__ = [
     "Ports",
     "SinkRow",
     "Snapshot",
+    "SourceRow",
     "StreamRow",
     "TopicRow",
     "load_resources",

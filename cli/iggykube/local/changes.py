@@ -1,4 +1,4 @@
-"""What a change of the files means that no stream, topic or sink is changed for. Pure."""
+"""What a change of the files means that no stream, topic or job is changed for. Pure."""
 
 from collections.abc import Iterator
 

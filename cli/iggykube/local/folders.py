@@ -77,7 +77,7 @@ class Folders:
 
     @property
     def files(self) -> Path:
-        """Below here lie relative paths of Files sinks."""
+        """Below here lie relative paths of sinks and sources."""
         return self.root / "files"
 
     @property
@@ -117,7 +117,7 @@ class Folders:
 
     @property
     def secrets(self) -> Path:
-        """Secrets that sinks name: `<namespace>/<name>/<key>`, readable by their owner only."""
+        """Secrets that are named: `<namespace>/<name>/<key>`, readable by their owner only."""
         return self.password_file.parent / "sinks"
 
     def secret(self, namespace: str, name: str) -> Path:

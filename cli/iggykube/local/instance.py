@@ -1,4 +1,4 @@
-"""One local instance: a broker process, its streams and topics, a process for each sink.
+"""One local instance: a broker process, its streams and topics, a process for each job.
 
 Not thread-safe and without threads of its own: whoever owns it calls `step` often enough.
 """
@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from iggy_client.client import Client
 from iggy_client.errors import ClientError, LinkError
-from iggy_operator.resources import Resources, load
+from iggy_operator.resources import Resources, Source, load
 from iggykube.errors import LocalError
 from iggykube.local import redrives
 from iggykube.local import state as states
@@ -22,24 +22,20 @@ from iggykube.local.apply import apply_plan
 from iggykube.local.broker import BrokerProcess, clean_environment
 from iggykube.local.changes import change_notes
 from iggykube.local.folders import ROOT_USERNAME, Folders, Ports, write_private
+from iggykube.local.job_process import JobProcess
+from iggykube.local.job_set import JOBS_STOP_S_MAX, JobSet
+from iggykube.local.jobs import PASSWORD_VARIABLE, USERNAME_VARIABLE
 from iggykube.local.leftovers import end_leftovers, remember
 from iggykube.local.numbers import Numbers
-from iggykube.local.plan import (
-    PASSWORD_VARIABLE,
-    USERNAME_VARIABLE,
-    LocalPlan,
-    SinkPlan,
-    broker_variables,
-    make_plan,
-)
+from iggykube.local.plan import JobPlan, LocalPlan, TopicPlan, broker_variables, make_plan
 from iggykube.local.secrets import write_secrets
-from iggykube.local.sink_set import SINKS_STOP_S_MAX, SinkSet
 from iggykube.local.sinks import SinkProcess
-from iggykube.local.snapshot import SinkRow, Snapshot, StreamRow, TopicRow, encode
+from iggykube.local.snapshot import Snapshot, StreamRow, TopicRow, encode
+from iggykube.local.sources import SourceProcess
 
 BROKER_STOP_S_MAX: Final = 60.0
 ORPHANS_STOP_S_MAX: Final = 5.0
-"""Without their broker sinks cannot finish: they would try for minutes to reach it."""
+"""Without their broker jobs cannot finish: they would try for minutes to reach it."""
 NOTES_MAX: Final = 200
 """Older ones are forgotten."""
 _STOP_PAUSE_S: Final = 0.05
@@ -60,7 +56,7 @@ def _never() -> bool:
 
 
 class LocalInstance:
-    """A broker and its sinks on this machine."""
+    """A broker on this machine, with jobs for its sinks and sources."""
 
     def __init__(self, data_dir: Path, resources: Resources, *, ports: Ports | None = None) -> None:
         """Nothing is started yet. Take `resources` from `load_resources` for the same folder."""
@@ -74,7 +70,7 @@ class LocalInstance:
         self._broker: BrokerProcess | None = None
         self._client: Client | None = None
         self._plan: LocalPlan | None = None
-        self._sinks = SinkSet()
+        self._jobs = JobSet()
         self._numbers = Numbers()
         self._untold: list[str] = []
 
@@ -112,16 +108,16 @@ class LocalInstance:
             raise LocalError("the instance is not started")
         return self._ports
 
-    def start(self, *, sinks: bool = True, should_stop: Callable[[], bool] = _never) -> None:
-        """Start the broker, wait until it serves, bring streams and topics in line, start sinks.
+    def start(self, *, jobs: bool = True, should_stop: Callable[[], bool] = _never) -> None:
+        """Start the broker, wait until it serves, bring streams and topics in line, start jobs.
 
         `should_stop` is asked while waiting. Raises LocalError, BrokerDied or Stopped; everything
         that was started is stopped again then. Raises DocumentErrors for what cannot run here.
         """
         try:
             self._start(should_stop)
-            if sinks:
-                self.start_sinks()
+            if jobs:
+                self.start_jobs()
         except BaseException:
             self.stop()
             raise
@@ -162,31 +158,33 @@ class LocalInstance:
             self._client.reconnect()
         return self._client
 
-    def start_sinks(self) -> None:
-        """Start every sink that is not suspended. For callers of `start(sinks=False)`."""
-        if self._plan is None or any(self._sinks):
+    def start_jobs(self) -> None:
+        """Start every sink and source that is not suspended. For callers of `start(jobs=False)`."""
+        if self._plan is None or any(self._jobs):
             return
-        for plan in self._plan.sinks:
-            self._sinks.add(plan, self._sink_process)
-            self._sinks.pump(time.monotonic())
+        for plan in self._plan.jobs:
+            self._jobs.add(plan, self._process)
+            self._jobs.pump(time.monotonic())
             remember(self.folders, self._pids())
 
-    def _sink_process(self, plan: SinkPlan) -> SinkProcess:
+    def _process(self, plan: JobPlan) -> JobProcess:
         environment = clean_environment() | {
             USERNAME_VARIABLE: self.username,
             PASSWORD_VARIABLE: self.password,
         }
+        if isinstance(plan.connector, Source):
+            return SourceProcess(plan, self.folders, environment)
         asked = redrives.asked_of(self.folders, plan.name)
         return SinkProcess(plan, self.folders, environment, asked=asked)
 
     def change(self, resources: Resources) -> None:
         """Bring the running instance in line with other resources; nothing is deleted.
 
-        Streams and topics are made and changed; sinks are started, started again where their spec
+        Streams and topics are made and changed; jobs are started, started again where their spec
         is another one, and stopped where they are gone. Notes say what was done.
 
         Raises DocumentErrors for what cannot run here, and LocalError for what the broker refuses:
-        the sinks go on as before then.
+        the jobs go on as before then.
         """
         former = self._plan
         assert former is not None, "only what was started is changed"
@@ -194,7 +192,7 @@ class LocalInstance:
         write_secrets(self.folders, plan.secrets)
         self._apply(plan, resources)
         self._plan = plan
-        self.tell(*change_notes(former, plan), *self._sinks.change(plan.sinks, self._sink_process))
+        self.tell(*change_notes(former, plan), *self._jobs.change(plan.jobs, self._process))
 
     def tell(self, *notes: str) -> None:
         """Add to the notes."""
@@ -209,15 +207,15 @@ class LocalInstance:
     def step(self, timeout_s: float = 0.25) -> Snapshot:
         """Wait up to `timeout_s` for news, take them in, say how things stand.
 
-        Restarts sinks that are due. Raises BrokerDied when the broker has ended.
+        Restarts jobs that are due. Raises BrokerDied when the broker has ended.
         """
-        outputs = [sink.output for sink in self._sinks.processes if sink.output is not None]
+        outputs = [job.output for job in self._jobs.processes if job.output is not None]
         select.select(outputs, [], [], timeout_s)
         if self._broker is not None:
             self._broker.check()
         before = self._pids()
-        self.tell(*self._sinks.redrive(redrives.asked(self.folders), self._sink_process))
-        self._sinks.pump(time.monotonic())
+        self.tell(*self._jobs.redrive(redrives.asked(self.folders), self._process))
+        self._jobs.pump(time.monotonic())
         if (after := self._pids()) != before:
             remember(self.folders, after)
         if self._client is not None and self._plan is not None:
@@ -227,13 +225,13 @@ class LocalInstance:
         return snapshot
 
     def stop(self, *, should_kill: Callable[[], bool] = _never) -> None:
-        """Stop the sinks, which finish their batch, then the broker. May be repeated.
+        """Stop the jobs, which finish their batch, then the broker. May be repeated.
 
         `should_kill` is asked while waiting: True ends everything at once.
         """
-        for sink in self._sinks.processes:
-            sink.terminate()
-        self._wait_for_sinks(should_kill)
+        for job in self._jobs.processes:
+            job.terminate()
+        self._wait_for_jobs(should_kill)
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -246,18 +244,18 @@ class LocalInstance:
             remember(self.folders, ())
         self._held.close()
 
-    def _wait_for_sinks(self, should_kill: Callable[[], bool]) -> None:
+    def _wait_for_jobs(self, should_kill: Callable[[], bool]) -> None:
         is_broker_there = self._broker is not None and self._broker.wait(0) is None
-        stop_s_max = SINKS_STOP_S_MAX if is_broker_there else ORPHANS_STOP_S_MAX
+        stop_s_max = JOBS_STOP_S_MAX if is_broker_there else ORPHANS_STOP_S_MAX
         deadline_s = time.monotonic() + stop_s_max
-        while running := [sink for sink in self._sinks.processes if sink.pid is not None]:
+        while running := [job for job in self._jobs.processes if job.pid is not None]:
             if should_kill() or time.monotonic() > deadline_s:
-                for sink in running:
-                    sink.kill()
-            outputs = [sink.output for sink in running if sink.output is not None]
+                for job in running:
+                    job.kill()
+            outputs = [job.output for job in running if job.output is not None]
             select.select(outputs, [], [], _STOP_PAUSE_S)
-            for sink in running:
-                sink.pump(time.monotonic())
+            for job in running:
+                job.pump(time.monotonic())
 
     def _wait_for_broker(self, broker: BrokerProcess, should_kill: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + BROKER_STOP_S_MAX
@@ -266,7 +264,7 @@ class LocalInstance:
                 broker.kill()
 
     def _pids(self) -> tuple[int, ...]:
-        return (*self._sinks.pids, *([self._broker.pid] if self._broker is not None else []))
+        return (*self._jobs.pids, *([self._broker.pid] if self._broker is not None else []))
 
     def _snapshot(self) -> Snapshot:
         return Snapshot(
@@ -283,37 +281,20 @@ class LocalInstance:
         assert self._plan is not None, "there are no rows before the start"
         for stream in self._plan.streams:
             topics = [item for item in self._plan.topics if item.stream is stream]
-            rows = tuple(
-                TopicRow(
-                    name=item.topic.topic_name,
-                    partitions=self._numbers.partitions(item),
-                    messages=self._numbers.messages(item),
-                    size_bytes=self._numbers.size_bytes(item),
-                    sinks=tuple(self._sink_row(s) for s in self._sinks if s.plan in item.sinks),
-                    groups=self._numbers.groups(item),
-                )
-                for item in topics
-            )
-            yield StreamRow(stream.stream_name, rows)
+            yield StreamRow(stream.stream_name, tuple(self._topic_row(item) for item in topics))
 
-    def _sink_row(self, sink: SinkProcess) -> SinkRow:
-        progress = self._numbers.progress(sink.plan)
-        return SinkRow(
-            name=sink.plan.name,
-            type=sink.plan.sink.type,
-            state=sink.state,
-            committed=progress.committed,
-            end=progress.end,
-            lag=progress.lag,
-            batch=sink.batch,
-            restarts=sink.restarts,
-            reason=sink.reason,
-            log=str(sink.log),
-            job=str(sink.job) if sink.job.exists() else "",
-            rejected=sink.rejected,
-            rows=tuple(sink.rows),
-            partitions=progress.partitions,
-            redrive=sink.redrive,
+    def _topic_row(self, item: TopicPlan) -> TopicRow:
+        numbers = self._numbers
+        jobs = [job for job in self._jobs if job.plan in item.jobs]
+        sinks = [job for job in jobs if isinstance(job, SinkProcess)]
+        return TopicRow(
+            name=item.topic.topic_name,
+            partitions=numbers.partitions(item),
+            messages=numbers.messages(item),
+            size_bytes=numbers.size_bytes(item),
+            sinks=tuple(sink.row(numbers.progress(sink.plan)) for sink in sinks),
+            groups=numbers.groups(item),
+            sources=tuple(job.row() for job in jobs if isinstance(job, SourceProcess)),
         )
 
     def _publish(self, snapshot: Snapshot) -> None:

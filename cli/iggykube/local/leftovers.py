@@ -24,7 +24,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 def remember(folders: Folders, pids: Iterable[int]) -> None:
-    """Write down what runs, sinks first: in this order they are ended."""
+    """Write down what runs, jobs first: in this order they are ended."""
     processes = [Remembered(pid, process_started_at(pid)) for pid in pids]
     write_private(folders.run / "processes.json", msgspec.json.encode(processes).decode())
 

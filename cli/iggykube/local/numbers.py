@@ -7,9 +7,10 @@ from typing import Final
 
 from iggy_client.client import Client
 from iggy_client.errors import ClientError, LinkError
+from iggy_operator.resources import Sink
 from iggy_wire.primitives import Consumer
 from iggy_wire.replies import Group, PartitionInfo, TopicDetails
-from iggykube.local.plan import LocalPlan, SinkPlan, TopicPlan
+from iggykube.local.plan import JobPlan, LocalPlan, TopicPlan
 from iggykube.local.snapshot import GroupRow, PartitionRow
 
 REFRESH_S_MIN: Final = 0.5
@@ -70,8 +71,9 @@ class Numbers:
         details = client.get_topic(stream, topic)
         if details is None:
             return
-        sinks = [sink.name for sink in item.sinks]
-        groups = [group for group in client.get_groups(stream, topic) if group.name not in sinks]
+        jobs = {job.name for job in item.jobs}
+        sinks = [job.name for job in item.jobs if isinstance(job.connector, Sink)]
+        groups = [group for group in client.get_groups(stream, topic) if group.name not in jobs]
         groups = groups[:GROUPS_MAX]
         place = (stream, topic)
         for name in (*sinks, *(group.name for group in groups)):
@@ -96,7 +98,7 @@ class Numbers:
         details = self._details(item)
         return details.topic.size_bytes if details else 0
 
-    def progress(self, sink: SinkPlan) -> Progress:
+    def progress(self, sink: JobPlan) -> Progress:
         """What the sink's consumer group has stored at the broker, against the ends."""
         return self._progress((sink.stream_name, sink.topic_name), sink.name)
 

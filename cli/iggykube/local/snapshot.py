@@ -1,14 +1,15 @@
 """How things stand, as values: what the view draws, what `status` reads, what programs get."""
 
 from enum import StrEnum
+from typing import Any, TypeVar
 
 import msgspec
 
 from iggykube.local.redrives import RedriveRow
 
 
-class SinkState(StrEnum):
-    """What a sink's process is doing."""
+class JobState(StrEnum):
+    """What the process of a sink or source is doing."""
 
     STARTING = "Starting"
     RUNNING = "Running"
@@ -30,15 +31,12 @@ class PartitionRow(msgspec.Struct, frozen=True):
     lag: int
 
 
-class SinkRow(msgspec.Struct, frozen=True):
-    """One sink. Counts are messages, over all partitions."""
+class JobRow(msgspec.Struct, frozen=True):
+    """One sink or source."""
 
     name: str
     type: str
-    state: SinkState
-    committed: int = 0
-    end: int = 0
-    lag: int = 0
+    state: JobState
     batch: int | None = None
     restarts: int = 0
     reason: str = ""
@@ -46,6 +44,14 @@ class SinkRow(msgspec.Struct, frozen=True):
     """What its process writes besides its events."""
     job: str = ""
     """The file that its process was started with; empty before that."""
+
+
+class SinkRow(JobRow, frozen=True):
+    """One sink. Counts are messages, over all partitions."""
+
+    committed: int = 0
+    end: int = 0
+    lag: int = 0
     rejected: int = 0
     """Messages that this run set aside because they could not be decoded."""
     rows: tuple[str, ...] = ()
@@ -56,8 +62,22 @@ class SinkRow(msgspec.Struct, frozen=True):
     """The last request to write its dead letters again."""
 
 
+class SourceRow(JobRow, frozen=True):
+    """One source. Counts are messages."""
+
+    messages: int = 0
+    """Sent since the instance, or a new spec of the source, was started."""
+    committed: Any = None
+    """The position that is written down, in the other system's terms: JSON. None: not known."""
+    behind: int | None = None
+    """What waits in the other system. None: nobody can tell, or not yet."""
+
+
+Row = TypeVar("Row", bound=JobRow)
+
+
 class GroupRow(msgspec.Struct, frozen=True):
-    """One consumer group that is no sink's. Counts are messages, over all partitions."""
+    """One consumer group that is no job's. Counts are messages, over all partitions."""
 
     name: str
     members: int
@@ -68,7 +88,7 @@ class GroupRow(msgspec.Struct, frozen=True):
 
 
 class TopicRow(msgspec.Struct, frozen=True):
-    """One topic and its sinks."""
+    """One topic, its sinks and sources."""
 
     name: str
     partitions: int
@@ -76,6 +96,7 @@ class TopicRow(msgspec.Struct, frozen=True):
     size_bytes: int
     sinks: tuple[SinkRow, ...] = ()
     groups: tuple[GroupRow, ...] = ()
+    sources: tuple[SourceRow, ...] = ()
 
 
 class StreamRow(msgspec.Struct, frozen=True):
@@ -97,10 +118,24 @@ class Snapshot(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     @property
+    def topics(self) -> tuple[TopicRow, ...]:
+        """All topics of all streams."""
+        return tuple(topic for stream in self.streams for topic in stream.topics)
+
+    @property
     def sinks(self) -> tuple[SinkRow, ...]:
         """All sinks of all topics."""
-        topics = (topic for stream in self.streams for topic in stream.topics)
-        return tuple(sink for topic in topics for sink in topic.sinks)
+        return tuple(sink for topic in self.topics for sink in topic.sinks)
+
+    @property
+    def sources(self) -> tuple[SourceRow, ...]:
+        """All sources of all topics."""
+        return tuple(source for topic in self.topics for source in topic.sources)
+
+    @property
+    def jobs(self) -> tuple[JobRow, ...]:
+        """All sources and sinks."""
+        return (*self.sources, *self.sinks)
 
     @property
     def lag(self) -> int:
@@ -109,10 +144,18 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     def sink(self, name: str) -> SinkRow:
         """The sink of this name (`topic.sink`). Raises KeyError."""
-        for row in self.sinks:
-            if row.name == name:
-                return row
-        raise KeyError(name)
+        return _named(self.sinks, name)
+
+    def source(self, name: str) -> SourceRow:
+        """The source of this name (`topic.source`). Raises KeyError."""
+        return _named(self.sources, name)
+
+
+def _named(rows: tuple[Row, ...], name: str) -> Row:
+    for row in rows:
+        if row.name == name:
+            return row
+    raise KeyError(name)
 
 
 def encode(snapshot: Snapshot) -> str:

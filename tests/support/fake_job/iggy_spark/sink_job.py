@@ -1,7 +1,8 @@
-"""A sink job without Spark, for tests of whoever runs jobs. Its orders stand in `spark.conf`.
+"""A job without Spark, for tests of whoever runs jobs. Its orders stand in `spark.conf`.
 
 `fake.exits`: exit code of each start, `-` for "run until SIGTERM", `!` for "run until SIGKILL"; the
 last counts for all later. A redrive that is asked for writes two letters, and one fails again.
+A source sends 7 messages, and then sees 3 more.
 """
 
 import argparse
@@ -17,6 +18,19 @@ def tell(text: str) -> None:
     sys.stdout.flush()
 
 
+def work_of_sink(number: int) -> None:
+    tell(json.dumps({"event": "progress", "batch": number, "committed": {"0": 7}, "lag": 0}))
+    tell(json.dumps({"event": "row", "row": {"id": number}}))
+
+
+def work_of_source(number: int) -> None:
+    at = {"next": 7 * (number + 1)}
+    tell(json.dumps({"event": "started", "source": "x", "committed": None}))
+    done = {"batch": number, "messages": 7, "committed": at, "behind": None}
+    tell(json.dumps({"event": "progress", **done}))
+    tell(json.dumps({"event": "behind", "behind": 3}))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path)
@@ -25,7 +39,7 @@ def main() -> int:
     starts = Path(job["checkpoint"]) / "starts"
     number = int(starts.read_text()) if starts.exists() else 0
     starts.write_text(str(number + 1))
-    exits = job["sink"]["spark"]["conf"]["fake.exits"].split()
+    exits = (job.get("sink") or job["source"])["spark"]["conf"]["fake.exits"].split()
     code = exits[min(number, len(exits) - 1)]
     # A blocked signal stays pending: it cannot come between the last event and the wait.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -34,8 +48,7 @@ def main() -> int:
         tell(json.dumps({"event": "redriving"}))
         tell(json.dumps({"event": "progress", "batch": 0, "rows": 2, "dead": 1}))
         tell(json.dumps({"event": "redriven", "request": request}))
-    tell(json.dumps({"event": "progress", "batch": number, "committed": {"0": 7}, "lag": 0}))
-    tell(json.dumps({"event": "row", "row": {"id": number}}))
+    work_of_source(number) if "source" in job else work_of_sink(number)
     if code == "!":
         signal.sigwait([])
     if code == "-":
