@@ -127,6 +127,19 @@ class SegmentDefaults(Section, frozen=True):
     ] = False
 
 
+class Recovery(Section, frozen=True):
+    """What a start does about metadata that are not there."""
+
+    recreate_missing_state: Annotated[
+        bool,
+        flag(
+            "Make lost or damaged metadata anew from the folders of the data: what cannot be read "
+            "is moved aside, folders without metadata are adopted. Users are lost. Off: such "
+            "folders are told and left alone, and damaged metadata stop the start."
+        ),
+    ] = False
+
+
 class TopicDefaults(Section, frozen=True):
     """Limits of a topic."""
 

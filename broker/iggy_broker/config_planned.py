@@ -42,7 +42,6 @@ _NAMES: Final[dict[str, str]] = {
     "system.partition": "path",
     "system.segment": "cache_indexes cache_time_indexes preallocate "
     "archive_expired server_confirmation",
-    "system.recovery": "recreate_missing_state",
     "system.compression": "default_algorithm allow_override",
     "system.memory_pool": "enabled size bucket_capacity",
     "system.sharding": "pin_cores inbox_capacity reply_inbox_capacity shutdown_poll_interval "

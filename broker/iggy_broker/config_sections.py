@@ -15,6 +15,7 @@ from iggy_broker.config_data import (
     DataMaintenance,
     MessageDeduplication,
     PartitionDefaults,
+    Recovery,
     SegmentDefaults,
     TopicDefaults,
     flag,
@@ -202,6 +203,7 @@ class System(Section, frozen=True):
     sharding: Sharding = Sharding()
     partition: PartitionDefaults = PartitionDefaults()
     segment: SegmentDefaults = SegmentDefaults()
+    recovery: Recovery = Recovery()
     topic: TopicDefaults = TopicDefaults()
     message_deduplication: MessageDeduplication = MessageDeduplication()
 

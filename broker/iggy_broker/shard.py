@@ -21,6 +21,7 @@ from iggy_broker import logs
 from iggy_broker.cleaner import Cleaner
 from iggy_broker.config import Config
 from iggy_broker.logs import event
+from iggy_broker.metadata.info import InfoKeeper
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import State
 from iggy_broker.metadata.options import node_settings
@@ -219,6 +220,10 @@ class Shard:
             in_flight=plan.table.in_flight,
         )
         self._keep(writer.run())
+        root = str(plan.config.system.path)
+        info = InfoKeeper(self._around.disk, root, lambda: writer.state)
+        self._keep(info.run())
+        self._parts.callback(info.look)
         self._parts.callback(plan.journal.close)
         return writer
 

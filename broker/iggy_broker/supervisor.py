@@ -31,8 +31,9 @@ from iggy_broker.cores import usable_cores
 from iggy_broker.heap import return_large_blocks
 from iggy_broker.logs import event
 from iggy_broker.metadata import recovery
-from iggy_broker.metadata.journal import Journal, JournalFull, MetadataDamaged
+from iggy_broker.metadata.journal import Journal, JournalFull
 from iggy_broker.metadata.model import State
+from iggy_broker.metadata.snapshot import MetadataDamaged
 from iggy_broker.metrics import SharedCounters
 from iggy_broker.net.listener import ListenError, bind_all
 from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard

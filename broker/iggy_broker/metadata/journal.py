@@ -31,35 +31,35 @@ from iggy_broker.errors import Reject
 from iggy_broker.logs import Note
 from iggy_broker.metadata.apply import apply
 from iggy_broker.metadata.changes import Entry, decode_entries, encode_entries
-from iggy_broker.metadata.memberships import Memberships
 from iggy_broker.metadata.model import State
+from iggy_broker.metadata.snapshot import (
+    FILE_HEAD,
+    FOLDER,
+    REMEDY,
+    SNAPSHOT_FILE,
+    VERSION,
+    MetadataDamaged,
+    MetadataNewer,
+    check_head,
+    encode_snapshot,
+    read_snapshot,
+)
 from iggy_broker.storage.disk import Disk, File, StorageFailed, is_full, may_pass
 from iggy_broker.storage.explain import remedy
 from iggy_wire.kernel import xxh3_64
 
 T = TypeVar("T")
 
-FOLDER: Final = "metadata"
-SNAPSHOT_FILE: Final = "snapshot.bin"
 JOURNAL_FILE: Final = "journal.wal"
 CUT_FILE: Final = "journal.cut"
 
-VERSION: Final = 3  # newer ones are refused; 3: defaults of topics. Older ones are read as they are
 JOURNAL_BYTES_MAX: Final = 16 << 20  # beyond: a snapshot is due
 JOURNAL_BYTES_HARD_MAX: Final = 64 << 20  # snapshots keep failing: changes are refused
-SNAPSHOT_BYTES_MAX: Final = 1 << 30
 
 _JOURNAL_MAGIC: Final = b"IGKJRNL\0"
-_SNAPSHOT_MAGIC: Final = b"IGKSNAP\0"
-_FILE_HEAD: Final = struct.Struct("<8sII")  # magic, version, 0
 _RECORD_HEAD: Final = struct.Struct("<IIQ")  # length, marker, checksum
 _MARKER: Final = 0x4B474952  # "RIGK"
 _MARKER_BYTES: Final = _MARKER.to_bytes(4, "little")
-_CHECKSUM_BYTES: Final = 8
-
-
-class MetadataDamaged(Exception):
-    """Metadata on disk that is not ours or cannot be trusted. The text says where and the fix."""
 
 
 class JournalFull(Exception):
@@ -195,7 +195,7 @@ class Journal:
         """
         try:
             self._disk.write_file(self._snapshot_path, encode_snapshot(state), sync=True)
-            self._disk.write_file(self._path, _JOURNAL_HEAD, sync=True)
+            self._disk.write_file(self._path, JOURNAL_HEAD, sync=True)
         except OSError as error:
             # Whichever it was, the old journal is there, and what a snapshot has is skipped.
             why = f"{self._snapshot_path}: no snapshot now ({error}); the journal goes on"
@@ -207,7 +207,7 @@ class Journal:
     def _start_anew(self) -> None:
         self._file.close()
         self._file = self._disk.open(self._path)
-        self._size_bytes = len(_JOURNAL_HEAD)
+        self._size_bytes = len(JOURNAL_HEAD)
         self._entries_count = 0
         self._snapshot_at = self._entries_max
 
@@ -221,13 +221,13 @@ def load(
     MetadataDamaged, or OSError when the files cannot be read or written.
     """
     folder = _make_folder(disk, folder)
-    state = _read_snapshot(disk, f"{folder}/{SNAPSHOT_FILE}")
+    state = read_snapshot(disk, f"{folder}/{SNAPSHOT_FILE}")
     path = f"{folder}/{JOURNAL_FILE}"
     data = _read_journal(disk, path)
     state, last, end, entries_count = _replay(state, data, path)
     notes = _cut_tail(disk, folder, data=data, end=end) if end < len(data) else ()
     file = disk.open(path)
-    file.write(_JOURNAL_HEAD, 0)  # of an older format: no older broker may read what we add to it
+    file.write(JOURNAL_HEAD, 0)  # of an older format: no older broker may read what we add to it
     # Replayed from the page cache, perhaps, and from here on we build on it. Should the sync of
     # the last record have failed, its pages count as written: only writing them again helps.
     file.write(data[last:end], last)
@@ -241,6 +241,13 @@ def load(
         warn=warn,
     )
     return Recovered(state, journal, notes)
+
+
+def start_anew(root: str, state: State, *, disk: Disk) -> None:
+    """Replace the metadata below `root` by `state`. In the order of a fold: see at the top."""
+    folder = _make_folder(disk, root)
+    disk.write_file(f"{folder}/{SNAPSHOT_FILE}", encode_snapshot(state), sync=True)
+    disk.write_file(f"{folder}/{JOURNAL_FILE}", JOURNAL_HEAD, sync=True)
 
 
 def _make_folder(disk: Disk, root: str) -> str:
@@ -258,56 +265,22 @@ def _make_folder(disk: Disk, root: str) -> str:
     return folder
 
 
-_JOURNAL_HEAD: Final = _FILE_HEAD.pack(_JOURNAL_MAGIC, VERSION, 0)
-_SNAPSHOT_HEAD: Final = _FILE_HEAD.pack(_SNAPSHOT_MAGIC, VERSION, 0)
-_STATE_ENCODER: Final = msgspec.msgpack.Encoder()
-_STATE_DECODER: Final = msgspec.msgpack.Decoder(State)
-
-
-def encode_snapshot(state: State) -> bytes:
-    """The bytes of a snapshot file."""
-    kept = msgspec.structs.replace(state, memberships=Memberships())
-    body = _SNAPSHOT_HEAD + _STATE_ENCODER.encode(kept)
-    return body + xxh3_64(body).to_bytes(_CHECKSUM_BYTES, "little")
-
-
-def _read_snapshot(disk: Disk, path: str) -> State:
-    if not disk.exists(path):
-        return State()
-    data = disk.read_file(path, bytes_max=SNAPSHOT_BYTES_MAX + 1)
-    _check_head(data, _SNAPSHOT_MAGIC, path)
-    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-    if xxh3_64(body).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
-        raise MetadataDamaged(f"{path}: checksum is wrong; restore {FOLDER}/ from a backup")
-    try:
-        return _STATE_DECODER.decode(memoryview(body)[_FILE_HEAD.size :])
-    except msgspec.MsgspecError as error:
-        raise MetadataDamaged(f"{path}: {error}; restore {FOLDER}/ from a backup") from error
+JOURNAL_HEAD: Final = FILE_HEAD.pack(_JOURNAL_MAGIC, VERSION, 0)
 
 
 def _read_journal(disk: Disk, path: str) -> bytes:
     data = disk.read_file(path, bytes_max=2 * JOURNAL_BYTES_HARD_MAX) if disk.exists(path) else b""
-    if data == _JOURNAL_HEAD[: len(data)] and len(data) < len(_JOURNAL_HEAD):
+    if data == JOURNAL_HEAD[: len(data)] and len(data) < len(JOURNAL_HEAD):
         # Missing, or torn while it was made: nothing was ever journaled in it.
-        disk.write_file(path, _JOURNAL_HEAD, sync=True)
-        return _JOURNAL_HEAD
-    _check_head(data, _JOURNAL_MAGIC, path)
+        disk.write_file(path, JOURNAL_HEAD, sync=True)
+        return JOURNAL_HEAD
+    check_head(data, _JOURNAL_MAGIC, path)
     return data
-
-
-def _check_head(data: bytes, magic: bytes, path: str) -> None:
-    if len(data) < _FILE_HEAD.size or data[: len(magic)] != magic:
-        detail = "is not IggyKube metadata; point system.path at another directory, or restore it"
-        raise MetadataDamaged(f"{path} {detail}")
-    version = _FILE_HEAD.unpack_from(data)[1]
-    if version > VERSION:
-        detail = f"format {version} is newer than this broker's {VERSION}; start a newer broker"
-        raise MetadataDamaged(f"{path}: {detail}")
 
 
 def _replay(state: State, data: bytes, path: str) -> tuple[State, int, int, int]:
     """State after the sound records, start and end of the last, and how many entries they have."""
-    last = at = _FILE_HEAD.size
+    last = at = FILE_HEAD.size
     entries_count = 0
     while (found := _read_record(data, at)) is not None:
         last = at
@@ -318,11 +291,11 @@ def _replay(state: State, data: bytes, path: str) -> tuple[State, int, int, int]
                 continue  # already in the snapshot
             if entry.op != state.op + 1:
                 detail = f"change {state.op + 1} is missing before {entry.op}"
-                raise MetadataDamaged(f"{path}: {detail}; restore {FOLDER}/ from a backup")
+                raise MetadataDamaged(f"{path}: {detail}; {REMEDY}")
             state = _reapply(state, entry, path)
     if _sound_record_behind(data, at):
         detail = f"record at byte {at} is damaged and others follow"
-        raise MetadataDamaged(f"{path}: {detail}; restore {FOLDER}/ from a backup")
+        raise MetadataDamaged(f"{path}: {detail}; {REMEDY}")
     return state, last, at, entries_count
 
 
@@ -331,7 +304,7 @@ def _reapply(state: State, entry: Entry, path: str) -> State:
         return apply(state, entry).state
     except Reject as error:  # it was accepted once: what is before it is not what was there then
         detail = f"change {entry.op} no longer applies ({error})"
-        raise MetadataDamaged(f"{path}: {detail}; restore {FOLDER}/ from a backup") from error
+        raise MetadataDamaged(f"{path}: {detail}; {REMEDY}") from error
 
 
 def _read_record(data: bytes, at: int) -> tuple[list[Entry], int] | None:
@@ -351,14 +324,14 @@ def _read_record(data: bytes, at: int) -> tuple[list[Entry], int] | None:
     except (
         msgspec.MsgspecError
     ) as error:  # sound bytes that we cannot read: written by a newer broker
-        raise MetadataDamaged(
+        raise MetadataNewer(
             f"journal record at byte {at}: {error}; start a newer broker"
         ) from error
 
 
 def _oldest_us(data: bytes) -> int:
     """When the first change in a sound journal was made; 0 if there is none."""
-    found = _read_record(data, _FILE_HEAD.size)
+    found = _read_record(data, FILE_HEAD.size)
     return found[0][0].at_us if found and found[0] else 0
 
 

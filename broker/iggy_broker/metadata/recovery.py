@@ -14,6 +14,7 @@ from iggy_broker.metadata.changes import AnyChange, CreateRoot, Entry, SettleDef
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import ROOT_USER_ID, State
 from iggy_broker.metadata.options import defaults_of, node_settings
+from iggy_broker.metadata.recreate import recreate, tell_unknown
 from iggy_broker.storage.disk import Disk
 
 
@@ -33,13 +34,18 @@ def open_metadata(
     """Recover the metadata in the data directory of `config`; a new one gets a root user.
 
     The journal holds no descriptor and no thread when this returns, so it may cross a fork.
-    Raises `journal.MetadataDamaged`, or OSError when the files cannot be read or written. Root
+    Raises `snapshot.MetadataDamaged`, or OSError when the files cannot be read or written. Root
     credentials of the configuration count only when root is made (as in the original).
     """
     root = str(config.system.path)
+    recreated = []
+    if config.system.recovery.recreate_missing_state:
+        recreated = recreate(disk, root, now_us=clock.now_us())
     recovered = journal.load(root, disk=disk, entries_max=config.metadata.journal_slots, warn=warn)
     state, first_password = recovered.state, None
-    notes = [*recovered.notes, *_ignored_credentials(config, state)]
+    if not recreated:
+        recreated = tell_unknown(disk, root, state)
+    notes = [*recreated, *recovered.notes, *_ignored_credentials(config, state)]
     due: list[AnyChange] = []
     if ROOT_USER_ID not in state.users:
         password = config.root.password or credentials.random_password()
