@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from alert_rules import RULES, needs_promtool, rules_of, scene, sink_metrics
+from alert_rules import RULES, needs_promtool, rules_of, scene, sink_metrics, source_metrics
 from e2e_prometheus import complaints
 from iggy_operator.program.metrics import FAMILIES
 from marked_tables import rows
 
-BROKER, OPERATOR, SINKS = RULES
+BROKER, OPERATOR, SINKS, SOURCES = RULES
 ALERTS = [pytest.param(rule, id=rule["alert"]) for path in RULES for rule in rules_of(path)]
 BY = re.compile(r"\bby \(([^)]*)\)")
 MATCHED = re.compile(r'(\w+)(?:=|!=|=~|!~)"')
@@ -74,13 +74,15 @@ def test_the_operators_alerts_ask_for_labels_that_its_metrics_have(rule: dict[st
     assert asked <= known
 
 
-@pytest.mark.parametrize("rule", rules_of(SINKS), ids=lambda rule: str(rule["alert"]))
-def test_the_alerts_of_sinks_ask_for_labels_that_their_metrics_have(rule: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "rule", [*rules_of(SINKS), *rules_of(SOURCES)], ids=lambda rule: str(rule["alert"])
+)
+def test_the_alerts_of_jobs_ask_for_labels_that_their_metrics_have(rule: dict[str, Any]) -> None:
     asked = {name for names in BY.findall(rule["expr"]) for name in names.split(", ")}
     asked |= set(MATCHED.findall(rule["expr"]))
-    (metric,) = METRIC.findall(rule["expr"])
+    (metric,) = set(METRIC.findall(rule["expr"]))
 
-    assert asked <= set(sink_metrics()[metric])
+    assert asked <= set((sink_metrics() | source_metrics())[metric])
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
@@ -114,6 +116,11 @@ def driver(metric: str, **more: str) -> str:
     return f"iggy_sink_{metric}{{{shown}}}"
 
 
+def source_driver(metric: str) -> str:
+    return f'iggy_source_{metric}{{namespace="shop",pod="made-0",source="orders.made"}}'
+
+
+OF_MADE = '{namespace="shop", source="orders.made"}'
 OF_LAKE = '{namespace="shop", sink="orders.lake"}'
 LAKE = '{exported_namespace="shop", topic="orders", sink="orders.lake"}'
 DEAF = 'iggy_operator_watch_last_event_seconds{namespace="a",pod="p",kind="Pod"}'
@@ -188,6 +195,10 @@ SCENES: list[tuple[str, dict[str, str], str | None]] = [
     ("IggySinkNearRetention", {driver("retention_headroom_ratio"): "0.3x20"}, None),
     ("IggySinkProgressUntold", {driver("mirror_failures_total"): "0+60x20"}, OF_LAKE),
     ("IggySinkProgressUntold", {driver("mirror_failures_total"): "0x5 9x15"}, None),
+    ("IggySourceSystemAway", {source_driver("up"): "0x20"}, OF_MADE),
+    ("IggySourceSystemAway", {source_driver("up"): "0x15 1x5"}, None),
+    ("IggySourceProgressUntold", {source_driver("done_failures_total"): "0+60x20"}, OF_MADE),
+    ("IggySourceProgressUntold", {source_driver("done_failures_total"): "0x5 9x15"}, None),
     ("IggyOperatorPassesFail", {passes("failed"): "0+60x20"}, '{namespace="a", kind="IggyTopic"}'),
     ("IggyOperatorPassesFail", {passes("failed"): "0+3x20"}, None),
     ("IggyOperatorPassesFail", {passes("again"): "0+60x20", passes("done"): "0+60x20"}, None),

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import chart_files
-from alert_rules import RULES, rules_of, sink_metrics
+from alert_rules import RULES, rules_of, sink_metrics, source_metrics
 from chart_values import CHARTS, values_of
 from iggy_operator.program import main, watches
 from iggy_operator.program.metrics import FAMILIES
@@ -131,7 +131,7 @@ def test_dashboards_and_alerts_ask_for_metrics_that_exist() -> None:
     kinds |= {family.name: family.kind for family in FAMILIES}
     known = {f"{name}_bucket" if kind == "histogram" else name for name, kind in kinds.items()}
 
-    known |= set(sink_metrics())
+    known |= set(sink_metrics()) | set(source_metrics())
 
     asked = {(place, name) for place, text in expressions() for name in METRIC.findall(text)}
 
@@ -139,17 +139,25 @@ def test_dashboards_and_alerts_ask_for_metrics_that_exist() -> None:
     assert len(asked) > 60, "there are many"
 
 
-def test_the_figures_of_sinks_are_those_of_the_documents() -> None:
-    page = (ROOT / "docs" / "spark.md").read_text()
+@pytest.mark.parametrize(
+    ("page", "served", "kind"),
+    [("spark.md", sink_metrics(), "sink"), ("sources.md", source_metrics(), "source")],
+    ids=["sinks", "sources"],
+)
+def test_the_figures_of_jobs_are_those_of_the_documents(
+    page: str, served: dict[str, tuple[str, ...]], kind: str
+) -> None:
+    text = (ROOT / "docs" / page).read_text()
     parts = ("_bucket", "_count", "_sum")  # of a histogram
-    served = {name for name in sink_metrics() if not name.endswith(parts)}
-    served |= {name.removesuffix("_sum") for name in sink_metrics() if name.endswith("_sum")}
+    names = {name for name in served if not name.endswith(parts)}
+    names |= {name.removesuffix("_sum") for name in served if name.endswith("_sum")}
 
-    listed = set(re.findall(r"`(iggy_sink_[a-z_]+)[{`]", page))
+    listed = set(re.findall(rf"`(iggy_{kind}_[a-z_]+)[{{`]", text))
 
-    assert listed == served
-    alerts = set(re.findall(r"`(IggySink\w+)`", page))
-    assert alerts == {rule["alert"] for rule in rules_of(RULES[-1])}
+    assert listed == names
+    alerts = set(re.findall(rf"`(Iggy{kind.capitalize()}\w+)`", text))
+    (rules,) = (path for path in RULES if path.stem == f"{kind}s")
+    assert alerts == {rule["alert"] for rule in rules_of(rules)}
 
 
 def test_rights_are_listed_in_the_documents() -> None:

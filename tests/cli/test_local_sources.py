@@ -39,7 +39,8 @@ DROP = "{name: drop, type: Files, files: {path: %s}, checkpoint: {volume: {}}}"
 LAKE = "{name: %s, type: Files, files: {path: lake}, checkpoint: {volume: {}}, suspend: true}"
 POLLED = (
     "{name: pg, type: Postgres, postgres: {url: 'postgresql://pg:5432/shop', mode: Polling, "
-    "tables: [a.b], cursorColumn: id, keyColumns: [id], credentialsSecretName: pg}, checkpoint: {volume: {}}}"
+    "tables: [a.b], cursorColumn: id, keyColumns: [id], credentialsSecretName: pg}, "
+    "checkpoint: {volume: {}}}"
 )
 SECRET = """\
 apiVersion: v1

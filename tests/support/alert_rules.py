@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from chart_values import CHARTS
+from iggy_spark.figures import Figures
 from iggy_spark.job_metrics import JobMetrics
+from iggy_spark.source_metrics import SourceMetrics
 
 RULES = sorted((CHARTS / "iggy-operator" / "files" / "alerts").glob("*.yaml"))
 needs_promtool = pytest.mark.skipif(
@@ -27,8 +29,17 @@ def rules_of(path: Path) -> list[dict[str, Any]]:
 
 def sink_metrics() -> dict[str, tuple[str, ...]]:
     """What a sink's driver serves, as Prometheus calls it, with the labels of each."""
+    return _served(JobMetrics("shop/orders.lake"))
+
+
+def source_metrics() -> dict[str, tuple[str, ...]]:
+    """The same of a source's driver."""
+    return _served(SourceMetrics("shop/orders.made"))
+
+
+def _served(figures: Figures) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for family in JobMetrics("shop/orders.lake").registry.collect():
+    for family in figures.registry.collect():
         for sample in family.samples:
             found.setdefault(sample.name, tuple(sample.labels))
     return {name: labels for name, labels in found.items() if not name.endswith("_created")}
