@@ -9,8 +9,7 @@ from iggy_operator.cluster import Ref
 from iggy_operator.conditions import found
 from launcher_cases import SMALLEST
 from operator_world import given_all
-from planted_faults import Killed
-from sink_scene import GROUP, LAUNCHERS, SINK, TOPIC, Scene, play, sink_of
+from sink_scene import GROUP, LAUNCHERS, SINK, TOPIC, Scene, play, sink_of, survive
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -327,9 +326,7 @@ def test_killed_after_any_write_there_are_never_two_drivers(
     launcher: str, killed_after: int
 ) -> None:
     async def scenario(scene: Scene) -> None:
-        world = scene.world
         await scene.given(launcher)
-        world.faults.kill_after_write = len(world.faults.writes) + killed_after
         other = "Native" if launcher == "Kubeflow" else "Kubeflow"
         steps: list[dict[str, Any]] = [
             {"maxOffsetsPerTrigger": 7},
@@ -337,20 +334,7 @@ def test_killed_after_any_write_there_are_never_two_drivers(
             {"suspend": True},
             {"suspend": False, "maxOffsetsPerTrigger": 8},
         ]
-        kills = 0
-        for spec in steps:
-            scene.change(**spec)
-            try:
-                await scene.go(40)
-            except Killed:
-                kills += 1
-                world.faults.kill_after_write = None
-                world.start()
-        assert kills == 1
-        await scene.go(120)  # `tick` fails at once where there are two
-
-        assert scene.says() == ("True", "Running")
-        assert len(scene.launchers.drivers()) == 1
+        await survive(scene, steps, killed_after=killed_after)
 
     play(scenario)
 

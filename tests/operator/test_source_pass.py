@@ -9,8 +9,7 @@ import pytest
 from iggy_operator.cluster import Ref
 from iggy_operator.resources import Source
 from operator_world import given_all
-from planted_faults import Killed
-from sink_scene import LAUNCHERS, SEAT, SOURCE, TOPIC, Scene, play, sink_of, source_of
+from sink_scene import LAUNCHERS, SEAT, SOURCE, TOPIC, Scene, play, sink_of, source_of, survive
 
 SEND = {"streams": [{"stream": "shop", "topics": [
     {"topic": "orders", "allow": ["ReadTopic", "SendMessages"]}]}]}  # fmt: skip
@@ -275,28 +274,13 @@ def test_everything_goes_with_a_source_but_its_claim() -> None:
 @pytest.mark.parametrize("killed_after", range(1, 20))
 def test_killed_after_any_write_there_are_never_two_drivers(killed_after: int) -> None:
     async def scenario(scene: Scene) -> None:
-        world = scene.world
         await scene.given()
-        world.faults.kill_after_write = len(world.faults.writes) + killed_after
         steps: list[dict[str, Any]] = [
             {"maxMessagesPerTrigger": 7},
             {"spark": {"launcher": "Kubeflow"}},
             {"suspend": True},
             {"suspend": False, "maxMessagesPerTrigger": 8},
         ]
-        kills = 0
-        for spec in steps:
-            scene.change(**spec)
-            try:
-                await scene.go(40)
-            except Killed:
-                kills += 1
-                world.faults.kill_after_write = None
-                world.start()
-        assert kills == 1
-        await scene.go(120)  # `tick` fails at once where there are two
-
-        assert scene.says() == ("True", "Running")
-        assert len(scene.launchers.drivers()) == 1
+        await survive(scene, steps, killed_after=killed_after)
 
     play_source(scenario)

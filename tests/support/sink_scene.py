@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fake_launchers import FakeLaunchers
 from iggy_operator.cluster import Ref
 from launcher_cases import SMALLEST
 from operator_world import OperatorWorld, given_all, run_in
+from planted_faults import Killed
 from resource_documents import sink, source
 
 LAUNCHERS = ("Native", "Kubeflow", "Apache")
@@ -86,3 +87,25 @@ def play(scenario: Callable[[Scene], Any], ref: Ref = SINK) -> None:
         await scenario(Scene(world, ref))
 
     run_in(main)
+
+
+async def survive(scene: Scene, steps: Iterable[Mapping[str, Any]], *, killed_after: int) -> None:
+    """Change the connector step by step, with an operator that is killed after so many writes: in
+    the end there is one driver, and there were never two.
+    """
+    world = scene.world
+    world.faults.kill_after_write = len(world.faults.writes) + killed_after
+    kills = 0
+    for spec in steps:
+        scene.change(**spec)
+        try:
+            await scene.go(40)
+        except Killed:
+            kills += 1
+            world.faults.kill_after_write = None
+            world.start()
+    assert kills == 1
+    await scene.go(120)  # `tick` fails at once where there are two
+
+    assert scene.says() == ("True", "Running")
+    assert len(scene.launchers.drivers()) == 1
