@@ -1,1 +1,1 @@
-"""The command line, and local mode: a broker and its sinks as processes on this machine."""
+"""The command line, and local mode: a broker, sinks and sources as processes on this machine."""

@@ -23,7 +23,7 @@ data_option: Final = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     envvar="IGGYKUBE_DATA",
-    help="Data directory of the local instance: messages, sinks' files, checkpoints, logs.",
+    help="Data directory of the local instance: messages, files of jobs, checkpoints, logs.",
 )
 output_option: Final = click.option(
     "--output",
