@@ -1,5 +1,7 @@
 """`iggy-broker [--config FILE]`: read the configuration, run the supervisor.
 
+`iggy-broker backup …` is a program of its own: see `backup`.
+
 Exit codes: 0 stopped as asked, 1 cannot start, 2 wrong arguments or configuration (the reason is
 the last line of the log), 70 a shard failed.
 """
@@ -27,12 +29,20 @@ _EPILOG: Final = """\
 Settings come from the file (TOML; IGGY_CONFIG_PATH names it too), then from IGGY_* variables, e.g.
 IGGY_SYSTEM_PATH (data directory) and IGGY_TCP_ADDRESS. IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD
 make the first user of a new data directory; without them a password is made and shown once.
+
+iggy-broker backup --to FOLDER copies the data directory while the broker runs; see
+iggy-broker backup --help.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the broker; the exit code."""
-    options = _parser().parse_args(arguments)
+    """Run the broker, or a command of its own; the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["backup"]:
+        from iggy_broker import backup  # as late as the broker itself
+
+        return backup.main(given[1:])
+    options = _parser().parse_args(given)
     logs.set_up("info")
     logs.catch_all()
     try:

@@ -91,6 +91,11 @@ EVENTS: Final[dict[str, Event]] = {
         "Segments are due to go and stay: a stored offset has not passed them.", limited=True
     ),
     "storage": Event("Something else that storage met.", limited=True),
+    # `iggy-broker backup`.
+    "backup_made": Event("A backup is whole: how many partitions, messages and bytes."),
+    "backup_checked": Event("A backup was read again; what is wrong stands in lines before."),
+    "backup_damaged": Event("Something in a backup, or in what was copied, is damaged."),
+    "backup_failed": Event("A backup was not made, or cannot be read; the message says why."),
     # Clients.
     "login_refused": Event(
         "Wrong credentials, a wrong version, or a login that is none.", limited=True

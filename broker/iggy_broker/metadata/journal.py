@@ -243,6 +243,16 @@ def load(
     return Recovered(state, journal, notes)
 
 
+def peek(root: str, *, disk: Disk) -> State:
+    """The same without changing anything. MetadataDamaged, OSError."""
+    folder = f"{root}/{FOLDER}"
+    path = f"{folder}/{JOURNAL_FILE}"
+    state = read_snapshot(disk, f"{folder}/{SNAPSHOT_FILE}")
+    data = disk.read_file(path, bytes_max=2 * JOURNAL_BYTES_HARD_MAX)
+    check_head(data, _JOURNAL_MAGIC, path)
+    return _replay(state, data, path)[0]
+
+
 def start_anew(root: str, state: State, *, disk: Disk) -> None:
     """Replace the metadata below `root` by `state`. In the order of a fold: see at the top."""
     folder = _make_folder(disk, root)

@@ -26,7 +26,7 @@ CONSUMER_OFFSETS_MAX = (
 _RECORD = Struct("<QQ")
 _OFFSET = Struct("<Q")
 _ID_END = 1 << 32  # consumer and group numbers are 32 bits
-_FOLDERS = {1: layout.CONSUMERS_FOLDER, 2: layout.GROUPS_FOLDER}
+OFFSET_FOLDERS = {1: layout.CONSUMERS_FOLDER, 2: layout.GROUPS_FOLDER}
 
 
 class ConsumerKey(NamedTuple):
@@ -62,7 +62,7 @@ class ConsumerOffsets:
         self._dirty: dict[ConsumerKey, None] = {}
         self._folders_dirty: set[str] = set()
         # Kinds whose folders and names an earlier process made, and perhaps did not sync.
-        self._uncertain: set[int] = set(_FOLDERS)
+        self._uncertain: set[int] = set(OFFSET_FOLDERS)
         self._unread: dict[ConsumerKey, int] = {}  # the disk refused; the data ended there then
         self._unlisted: dict[int, int] = {}  # kinds whose folder the disk refused, likewise
 
@@ -72,7 +72,7 @@ class ConsumerOffsets:
     ) -> "ConsumerOffsets":
         """Read all files. Offsets at or beyond `next_offset` are drawn back to the last message."""
         loaded = cls(disk, partition_folder, warn)
-        for kind in _FOLDERS:
+        for kind in OFFSET_FOLDERS:
             loaded._load_kind(kind, next_offset)
         return loaded
 
@@ -226,7 +226,7 @@ class ConsumerOffsets:
 
     def _load_file(self, key: ConsumerKey, path: str, next_offset: int) -> None:
         try:
-            offset = _decode(self._disk.read_file(path, bytes_max=_RECORD.size + 1))
+            offset = decode_offset(self._disk.read_file(path, bytes_max=_RECORD.size + 1))
         except OSError as error:
             why = f"{path}: cannot be read, whoever asks for it is refused: {error}"
             self._warn(Note("offset_file_unreadable", why))
@@ -286,7 +286,7 @@ class ConsumerOffsets:
         self._folders_dirty.update((self._kind_folder(kind), self._folder, parent))
 
     def _kind_folder(self, kind: int) -> str:
-        return f"{self._folder}/{_FOLDERS[kind]}"
+        return f"{self._folder}/{OFFSET_FOLDERS[kind]}"
 
     def _path(self, key: ConsumerKey) -> str:
         return f"{self._kind_folder(key.kind)}/{key.id}"
@@ -316,7 +316,8 @@ def _encode(offset: int) -> bytes:
     return _RECORD.pack(offset, kernel.xxh3_64(_OFFSET.pack(offset)))
 
 
-def _decode(data: bytes) -> int | None:
+def decode_offset(data: bytes) -> int | None:
+    """The offset in a file's bytes; None if they are damaged."""
     if len(data) == _OFFSET.size:
         (offset,) = _OFFSET.unpack(data)
         return int(offset)
