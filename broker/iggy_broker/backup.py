@@ -109,6 +109,7 @@ def _copy_partitions(
     disk: Disk, roots: tuple[str, str], state: State, link: Link | None
 ) -> Manifest:
     manifest = Manifest(state.op, [], [])
+    parents: set[str] = set()
     for placed in state.placed():
         source, target = (_folder(root, placed) for root in roots)
         found = copy_partition(
@@ -116,8 +117,7 @@ def _copy_partitions(
         )
         if found is None:
             continue  # deleted meanwhile, or not made yet: a start makes it, empty
-        for parent in layout.parents_of(target):
-            disk.sync_folder(parent)
+        parents.update(layout.parents_of(target))
         if found.damage:
             manifest.damaged.append(found.damage)
         manifest.partitions.append(
@@ -130,6 +130,8 @@ def _copy_partitions(
                 found.size_bytes,
             )
         )
+    for parent in sorted(parents):
+        disk.sync_folder(parent)
     return manifest
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,6 +17,8 @@ FIRST_AFTER_S: Final = 60.0
 """Before the first pass: clients have the disk for themselves after a start."""
 PAUSE_S_MIN: Final = 1.0
 """Between two passes, however long one took."""
+STEP_BYTES_MIN: Final = 64 * 1024
+"""So much counts for the rate at least: opening a small file is work, too."""
 
 
 class Scrubber:
@@ -53,37 +54,45 @@ class Scrubber:
         """One pass over all segments."""
         names = list(self._partitions)
         # Not with the same one each time: else one that restarts often never comes to the last.
-        start = random.randrange(len(names)) if names else 0
+        start = self._parts.clock.now_us() % len(names) if names else 0
+        damaged = 0
         for packed in names[start:] + names[:start]:
             partition = self._partitions.get(packed)
             if partition is not None and not partition.fenced:
-                await self._look_at(partition)
+                damaged += await self._look_at(partition)
+            await asyncio.sleep(0)  # many may be empty
         self._counters.scrub_passes_total += 1
-        self._counters.damaged_segments = damaged_segments(self._partitions)
+        self._counters.damaged_segments = damaged
 
-    async def _look_at(self, partition: Partition) -> None:
+    async def _look_at(self, partition: Partition) -> int:
+        """Check each segment of it; how many are damaged."""
+        damaged = 0
         for segment in list(partition.log.segments):
-            if not _is_there(partition, segment):
-                continue
-            check = SegmentCheck(segment)
-            known = segment.damage
-            try:
-                while not check.is_over and _is_there(partition, segment):
-                    await self._step(check)
-            except OSError as error:
-                if _is_there(partition, segment):
-                    self._tell_once(segment, note_of(partition, segment, check.unreadable(error)))
-                continue
-            if not _is_there(partition, segment) or segment.damage is not known:
-                continue
-            if (found := check.damage()) is not None:
-                self._tell_once(segment, fence(partition, segment, found))
+            if _is_there(partition, segment):
+                await self._check(partition, segment)
+                damaged += segment.damage is not None
+        return damaged
+
+    async def _check(self, partition: Partition, segment: Segment) -> None:
+        check = SegmentCheck(segment)
+        known = segment.damage
+        try:
+            while not check.is_over and _is_there(partition, segment):
+                await self._step(check)
+        except OSError as error:
+            if _is_there(partition, segment):
+                self._tell_once(segment, note_of(partition, segment, check.unreadable(error)))
+            return
+        if not _is_there(partition, segment) or segment.damage is not known:
+            return  # gone, or a read was faster
+        if (found := check.damage()) is not None:
+            self._tell_once(segment, fence(partition, segment, found))
 
     async def _step(self, check: SegmentCheck) -> None:
         """Check some bytes in a thread, then wait as long as they may take at the set rate."""
         size_bytes = await self._in_thread(check)
         self._counters.scrub_bytes_total += size_bytes
-        await asyncio.sleep(size_bytes / self._settings.rate_bytes)
+        await asyncio.sleep(max(size_bytes, STEP_BYTES_MIN) / self._settings.rate_bytes)
 
     async def _in_thread(self, check: SegmentCheck) -> int:
         syncer = self._parts.syncer

@@ -17,6 +17,8 @@ from iggy_broker.storage.disk import Disk
 
 RENEW_S: Final = 5.0
 """Pause between two looks whether it is to be written again."""
+REST_FACTOR: Final = 100
+"""The pause is at least so many times what writing took: many partitions make a large file."""
 
 
 def info_path(root: str) -> str:
@@ -52,9 +54,11 @@ class InfoKeeper:
 
     async def run(self) -> None:
         """Until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
+            began_s = loop.time()
             self.look()
-            await asyncio.sleep(RENEW_S)
+            await asyncio.sleep(max(RENEW_S, REST_FACTOR * (loop.time() - began_s)))
 
     def look(self) -> None:
         """Write it if it is not what it should be. What the disk refuses is tried again."""

@@ -51,10 +51,14 @@ def small_config() -> Config:
         segment=replace(system.segment, size_bytes=SEGMENT_BYTES),
         sharding=replace(system.sharding, shutdown_drain_timeout_us=2_000_000),
     )
+    quick_scrub = replace(
+        config.data_maintenance.scrub, interval_us=500_000, rate_bytes=1024 * 1024
+    )
     return replace(
         config,
         consumer_group=replace(config.consumer_group, rebalancing_timeout_us=400_000),
         monitoring=replace(config.monitoring, enabled=False),
+        data_maintenance=replace(config.data_maintenance, scrub=quick_scrub),
         metadata=replace(config.metadata, journal_slots=12),
         root=replace(config.root, username=USERNAME, password=Secret(PASSWORD)),
         system=system,
