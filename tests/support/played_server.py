@@ -115,11 +115,12 @@ def _handler(played: PlayedServer) -> type[BaseHTTPRequestHandler]:
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
+            if "Content-Length" not in reply.headers:  # a HEAD may tell of what it does not send
+                self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = _do  # noqa: N815
+        do_GET = do_DELETE = do_HEAD = do_POST = do_PUT = do_PATCH = _do  # noqa: N815
 
         def log_message(self, format: str, *args: Any) -> None:
             """Not into the tests' output."""

@@ -1,0 +1,1 @@
+"""Where segments are copied: names and manifests are `iggy_wire.archive`."""

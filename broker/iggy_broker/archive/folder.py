@@ -1,0 +1,123 @@
+"""An archive in a folder, on another volume than the data. A copy appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from iggy_broker.archive.store import BLOCK_BYTES, ArchiveError, ReadAt, Stored
+
+UNFINISHED: Final = ".unfinished"
+"""Ending of a copy that is being made."""
+
+
+class FolderStore:
+    """See `store.ArchiveStore`."""
+
+    def __init__(self, root: Path) -> None:
+        """Touches nothing yet."""
+        self._root = root
+
+    def check(self) -> None:
+        """Make the folder, see whether it can be written, remove what an earlier run has left."""
+        with self._trouble("is not to be had: make it, or let the broker's user write there"):
+            self._root.mkdir(parents=True, exist_ok=True)
+            for left in self._root.rglob(f"*{UNFINISHED}"):
+                left.unlink(missing_ok=True)
+            probe = self._root / f"probe{UNFINISHED}"
+            probe.write_bytes(b"probe")
+            probe.unlink()
+
+    def put(self, key: str, read: ReadAt, size_bytes: int) -> None:
+        """Copy to another name, sync, rename, sync the folder."""
+        path = self._root / key
+        unfinished = path.with_name(path.name + UNFINISHED)
+        with self._trouble(f"does not take {key}: is it full, or read-only?"):
+            self._make_folder(path.parent)
+            try:
+                with unfinished.open("wb") as file:
+                    _copy(read, size_bytes, file.fileno())
+                    os.fsync(file.fileno())
+                unfinished.rename(path)
+            except BaseException:
+                with suppress(OSError):
+                    unfinished.unlink(missing_ok=True)
+                raise
+            _sync_folder(path.parent)
+
+    def read(self, key: str, size_bytes: int, position: int) -> bytes:
+        """Read a stretch."""
+        with self._trouble(f"does not give {key}"), (self._root / key).open("rb") as file:
+            return os.pread(file.fileno(), size_bytes, position)
+
+    def size(self, key: str) -> int | None:
+        """Length of a file."""
+        with self._trouble(f"does not tell of {key}"):
+            try:
+                return (self._root / key).stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def entries(self, prefix: str) -> Iterator[Stored]:
+        """Files below the folder whose paths begin so."""
+        with self._trouble("cannot be listed"):
+            start = self._root / prefix.rpartition("/")[0]
+            keys = (path.relative_to(self._root).as_posix() for path in _files(start))
+            found = sorted(key for key in keys if key.startswith(prefix))
+        for key in found:
+            size_bytes = self.size(key)
+            if size_bytes is not None and not key.endswith(UNFINISHED):
+                yield Stored(key, size_bytes)
+
+    def delete(self, key: str) -> None:
+        """Remove a file."""
+        with self._trouble(f"does not remove {key}"):
+            (self._root / key).unlink(missing_ok=True)
+
+    def _make_folder(self, folder: Path) -> None:
+        """With its parents, each of which is durable."""
+        missing = []
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for made in reversed(missing):
+            made.mkdir(exist_ok=True)
+            _sync_folder(made.parent)
+
+    @contextmanager
+    def _trouble(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ArchiveError(f"the archive {self._root} {what}: {error}") from error
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            yield Path(parent, name)
+
+
+def _copy(read: ReadAt, size_bytes: int, target: int) -> None:
+    position = 0
+    while position < size_bytes:
+        block = read(min(BLOCK_BYTES, size_bytes - position), position)
+        if not block:
+            raise EOFError(f"{position} of {size_bytes} bytes are there")
+        view = memoryview(block)
+        while view:
+            view = view[os.write(target, view) :]
+        position += len(block)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,173 @@
+"""Archived segments: their names in an archive, and the manifest that says what a segment holds.
+
+An archive is the tree of a data directory, in a folder or below a prefix of a bucket, so that a
+plain copy of it is a data directory again:
+
+    streams/{stream}/topics/{topic}/partitions/{partition}/
+        {first offset}.log                a sealed segment, byte for byte
+        {first offset}.index              its index
+        {first offset}.{position}.part    a piece of the log that is written now, from that byte on
+        {first offset}.json               the manifest, written last: without it there is no segment
+
+Offsets and positions have 20 digits. Where the archive has a topic of that number from another life
+already, the new one's folder is `{topic}.{incarnation}`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+
+from iggy_wire.errors import ErrorCode, WireError
+
+FORMAT: Final = 1
+MANIFEST_BYTES_MAX: Final = 1 << 20
+PIECES_MAX: Final = 1024
+"""Of one segment: pieces are joined before there are so many."""
+
+_DIGITS: Final = 20
+_U64: Final = msgspec.Meta(ge=0, lt=1 << 64)
+_HASH: Final = msgspec.Meta(pattern="^[0-9a-f]{16}$")
+_NAME: Final = re.compile(
+    r"(?P<folder>streams/\d+/topics/\d+(?:\.\d+)?/partitions/\d+)/"
+    r"(?P<first>\d{20})(?:\.(?P<position>\d{20}))?\.(?P<kind>log|index|part|json)",
+    re.ASCII,
+)
+
+Number = Annotated[int, _U64]
+Hash = Annotated[str, _HASH]
+"""XXH3-64 of some bytes, in hexadecimal digits."""
+
+
+class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes of a log from `position` on, in an object of their own."""
+
+    position: Number
+    size_bytes: Number
+    xxh3: Hash
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an archived segment holds. Times are the broker's, in microseconds since 1970."""
+
+    format: int = FORMAT
+    stream_id: Number
+    topic_id: Number
+    partition_id: Number
+    stream: str
+    topic: str
+    incarnation: Number
+    """Which life of the partition."""
+    purges: Number
+    """How often it had been emptied."""
+    first_offset: Number
+    next_offset: Number
+    first_timestamp_us: Number
+    last_timestamp_us: Number
+    size_bytes: Number
+    """Of the log."""
+    xxh3: Hash
+    """Of the log."""
+    index_bytes: Number = 0
+    index_xxh3: Hash = "0" * 16
+    sealed: bool = True
+    """Whether nothing can follow. Else the log is in pieces, and without an index."""
+    pieces: Annotated[tuple[Piece, ...], msgspec.Meta(max_length=PIECES_MAX)] = ()
+    written_at_us: Number = 0
+
+    @property
+    def messages(self) -> int:
+        """Messages in it."""
+        return self.next_offset - self.first_offset
+
+    def encode(self) -> bytes:
+        """As it is stored."""
+        return msgspec.json.format(msgspec.json.encode(self))
+
+    @classmethod
+    def decode(cls, data: bytes, name: str) -> Manifest:
+        """Read one; `name` stands for it in errors.
+
+        Raises:
+            WireError: it is none, is of a newer format, or contradicts itself.
+        """
+        try:
+            found = msgspec.json.decode(data, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise WireError(ErrorCode.INVALID_FORMAT, f"{name}: {error}") from error
+        if found.format != FORMAT:
+            detail = f"{name}: has format {found.format}, this version reads {FORMAT}"
+            raise WireError(ErrorCode.INVALID_FORMAT, detail)
+        if problem := _contradiction(found):
+            raise WireError(ErrorCode.INVALID_FORMAT, f"{name}: {problem}")
+        return found
+
+
+def _contradiction(found: Manifest) -> str:
+    if found.next_offset <= found.first_offset or not found.size_bytes:
+        return "a segment has at least one message"
+    if found.first_timestamp_us > found.last_timestamp_us:
+        return "its first message is later than its last"
+    if found.sealed == bool(found.pieces):
+        return "a sealed segment has no pieces, any other one has"
+    at = 0
+    for piece in found.pieces:
+        if piece.position != at or not piece.size_bytes:
+            return f"no piece begins at byte {at}"
+        at += piece.size_bytes
+    if found.pieces and at != found.size_bytes:
+        return f"its pieces end at byte {at}, its log at {found.size_bytes}"
+    return ""
+
+
+def topic_folder(stream_id: int, topic_id: int, incarnation: int | None = None) -> str:
+    """Of a topic; `incarnation` where another life of its number has the plain name."""
+    suffix = "" if incarnation is None else f".{incarnation}"
+    return f"streams/{stream_id}/topics/{topic_id}{suffix}"
+
+
+def partition_folder(topic: str, partition_id: int) -> str:
+    """Of a partition in the folder of its topic."""
+    return f"{topic}/partitions/{partition_id}"
+
+
+def log_key(folder: str, first_offset: int) -> str:
+    """Of a sealed segment's log."""
+    return f"{folder}/{first_offset:0{_DIGITS}d}.log"
+
+
+def index_key(folder: str, first_offset: int) -> str:
+    """Of its index."""
+    return f"{folder}/{first_offset:0{_DIGITS}d}.index"
+
+
+def manifest_key(folder: str, first_offset: int) -> str:
+    """Of its manifest."""
+    return f"{folder}/{first_offset:0{_DIGITS}d}.json"
+
+
+def piece_key(folder: str, first_offset: int, position: int) -> str:
+    """Of a piece of a log that is being written."""
+    return f"{folder}/{first_offset:0{_DIGITS}d}.{position:0{_DIGITS}d}.part"
+
+
+class Named(msgspec.Struct, frozen=True):
+    """What a key stands for."""
+
+    folder: str
+    first_offset: int
+    kind: str  # log, index, part, json
+    position: int | None
+
+
+def parse_key(key: str) -> Named | None:
+    """What a key stands for; None for objects that are not ours."""
+    found = _NAME.fullmatch(key)
+    if found is None:
+        return None
+    position = None if found["position"] is None else int(found["position"])
+    if (position is None) == (found["kind"] == "part"):
+        return None
+    return Named(found["folder"], int(found["first"]), found["kind"], position)
