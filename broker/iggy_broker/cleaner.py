@@ -72,6 +72,7 @@ class Cleaner:
         self._clock = PatientClock(parts.clock)
         self._counters = counters
         self._warn = parts.warn
+        self._gate = parts.gate
         self._ages: dict[int, Ages] = {}  # by packed name
         self._told: set[int] = set()  # partitions of whose waiting segments somebody was told
         self._pass = Pass()
@@ -124,8 +125,11 @@ class Cleaner:
         due = self._ages.setdefault(packed, Ages()).expired(sealed, now_us, expiry_us)
         free = min(due, self._free(partition))
         self._pass.waiting[packed] = due - free
-        if self._remove(packed, partition, free) < free:
+        goes = self._archived(partition, free)
+        if self._remove(packed, partition, goes) < goes:
             self._pass.again(AGAIN_S)
+        elif goes < free:
+            self._wait_for_archive()
 
     def _by_size(self, topic: Topic, own: Mapping[int, Partition], size_bytes_max: int) -> None:
         """While the topic is too large: remove its oldest segment, if that is ours."""
@@ -146,6 +150,10 @@ class Cleaner:
                 self._pass.again(OTHERS_S)
                 return
             packed, partition = mine[oldest]
+            too_much = table.totals(slots).size_bytes - size_bytes_max
+            if not self._archived(partition, self._oldest_of(partition, too_much)):
+                self._wait_for_archive()
+                return
             if not self._remove(packed, partition, 1):
                 self._pass.again(AGAIN_S)
                 return
@@ -166,6 +174,30 @@ class Cleaner:
         if not sealed or not self._config.data_maintenance.messages.consumer_barrier:
             return len(sealed)
         return passed(sealed, partition.offsets.lowest())
+
+    def _oldest_of(self, partition: Partition, size_bytes: int) -> int:
+        """How many of its oldest segments that may go make so many bytes, as far as a pass goes."""
+        count, left_bytes = 0, size_bytes
+        for segment in partition.log.segments[: min(self._free(partition), REMOVED_PER_PASS_MAX)]:
+            count += 1
+            left_bytes -= segment.size_bytes
+            if left_bytes <= 0:
+                break
+        return count
+
+    def _archived(self, partition: Partition, count: int) -> int:
+        """Of its `count` oldest segments, those that the archive lets go; all are asked for."""
+        named = partition.log.segments[:count]
+        end = self._gate.end(partition.place)
+        there = sum(segment.next_offset <= end for segment in named)
+        if there < len(named):
+            self._gate.ask(partition.place, named[-1].next_offset)
+        return there
+
+    def _wait_for_archive(self) -> None:
+        """Look again when copies may be there; while the archive does not work, in time."""
+        if not self._gate.is_stuck:
+            self._pass.again(OTHERS_S)
 
     def _remove(self, packed: int, partition: Partition, count: int) -> int:
         """Remove up to so many, as far as the pass still may; how many."""

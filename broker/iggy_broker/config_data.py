@@ -1,4 +1,4 @@
-"""Settings of stored data: durability, segments, what is left out, what is removed, and when."""
+"""Settings of stored data: durability, segments, limits, what is left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from iggy_broker.config_keys import Section, Setting
 from iggy_broker.config_values import SECOND_US, UNLIMITED
 
 SYNC_BYTES_DEFAULT: Final = 1 << 20
-DAY_US: Final = 24 * 3600 * SECOND_US
 ENTRIES_MAX: Final = 10_000_000  # messages that one partition knows
 
 _COUNT_MAX: Final = (1 << 32) - 1
@@ -192,63 +191,3 @@ class MessageDeduplication(Section, frozen=True):
             show=values.show_duration,
         ),
     ] = 60 * SECOND_US
-
-
-class Messages(Section, frozen=True):
-    """The removal of old messages."""
-
-    cleaner_enabled: Annotated[
-        bool,
-        flag("Remove segments by age and size. Off: nothing goes but what somebody deletes."),
-    ] = True
-    interval_us: Annotated[
-        int,
-        Setting(
-            values.positive_duration,
-            "Pause between two looks. A changed expiry or size counts from the next one.",
-            name="interval",
-            show=values.show_duration,
-        ),
-    ] = 60 * SECOND_US
-    consumer_barrier: Annotated[
-        bool,
-        flag(
-            "Keep what a consumer or group with a stored offset has not read, whatever its age. "
-            "Off: who is late loses messages."
-        ),
-    ] = True
-
-
-class Scrub(Section, frozen=True):
-    """The background check of stored data: rot is found before somebody needs the bytes."""
-
-    enabled: Annotated[
-        bool,
-        flag("Read everything again and again, and tell what is damaged."),
-    ] = True
-    interval_us: Annotated[
-        int,
-        Setting(
-            values.positive_duration,
-            "From the start of one pass to the next. A pass that takes longer is followed by the "
-            "next at once.",
-            name="interval",
-            show=values.show_duration,
-        ),
-    ] = 7 * DAY_US
-    rate_bytes: Annotated[
-        int,
-        Setting(
-            values.positive_size,
-            "How much a shard reads in a second, at most; 1 TiB then takes three days.",
-            name="rate",
-            show=values.show_size,
-        ),
-    ] = 4 << 20
-
-
-class DataMaintenance(Section, frozen=True):
-    """What is done to stored data in the background."""
-
-    messages: Messages = Messages()
-    scrub: Scrub = Scrub()

@@ -40,8 +40,7 @@ _NAMES: Final[dict[str, str]] = {
     "system.stream": "path",
     "system.topic": "path",
     "system.partition": "path",
-    "system.segment": "cache_indexes cache_time_indexes preallocate "
-    "archive_expired server_confirmation",
+    "system.segment": "cache_indexes cache_time_indexes preallocate server_confirmation",
     "system.compression": "default_algorithm allow_override",
     "system.memory_pool": "enabled size bucket_capacity",
     "system.sharding": "pin_cores inbox_capacity reply_inbox_capacity shutdown_poll_interval "
@@ -53,14 +52,9 @@ _NAMES: Final[dict[str, str]] = {
     "handshake_grace",
     "data_maintenance.messages": "archiver_enabled",
     "data_maintenance.state": "archiver_enabled overwrite interval",
-    "data_maintenance.archiver": "enabled kind archive_expired interval layout path",
-    "data_maintenance.archiver.disk": "path",
-    "data_maintenance.archiver.s3": "access_key_id key_id secret_access_key key_secret bucket "
-    "key_prefix region endpoint tmp_upload_dir",
-    "archiver": "enabled kind archive_expired interval",
-    "archiver.disk": "path",
-    "archiver.s3": "key_id key_secret access_key_id secret_access_key bucket key_prefix region "
-    "endpoint tmp_upload_dir",
+    "data_maintenance.archiver": "layout",
+    "data_maintenance.archiver.s3": "tmp_upload_dir",
+    "archiver.s3": "tmp_upload_dir",
     "cluster": "enabled name nodes heartbeat_timeout commit_broadcast_interval "
     "prepare_retransmit_interval view_change_retransmit_interval view_change_status_timeout "
     "request_start_view_retransmit_interval view_probe_attempts_max repair_retry_interval "

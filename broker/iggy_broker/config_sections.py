@@ -12,7 +12,6 @@ from typing import Annotated, Final
 
 from iggy_broker import config_values as values
 from iggy_broker.config_data import (
-    DataMaintenance,
     MessageDeduplication,
     PartitionDefaults,
     Recovery,
@@ -21,6 +20,7 @@ from iggy_broker.config_data import (
     flag,
 )
 from iggy_broker.config_keys import Key, Section, Setting, keys_of
+from iggy_broker.config_maintenance import DataMaintenance
 from iggy_broker.config_values import SECOND_US, Address, Secret
 
 SHARDS_MAX: Final = 64  # a socket pair for every pair of shards

@@ -47,6 +47,7 @@ _UNITS_NS: Final[dict[str, int]] = {
 }
 
 
+_WEB_ADDRESS: Final = re.compile(r"https?://[^\s/@]+(/\S*)?")
 _REACHABLE: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[-A-Za-z0-9.]{0,252}))(?::(?P<port>[0-9]{1,5}))?"
 )
@@ -101,6 +102,18 @@ def text(value: object) -> str:
     """Any text; a number in the environment stays text."""
     if not isinstance(value, str):
         raise ValueError("write text in quotes")
+    return value
+
+
+def secret(value: object) -> Secret:
+    """Text that is shown to nobody."""
+    return Secret(text(value))
+
+
+def web_address(value: object) -> str:
+    """`http://...` or `https://...`, or empty."""
+    if not isinstance(value, str) or (value and not _WEB_ADDRESS.fullmatch(value)):
+        raise ValueError("write an address like https://store.example.com:9000")
     return value
 
 

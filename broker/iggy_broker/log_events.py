@@ -90,6 +90,12 @@ EVENTS: Final[dict[str, Event]] = {
     "retention_waits": Event(
         "Segments are due to go and stay: a stored offset has not passed them.", limited=True
     ),
+    "archive_failed": Event(
+        "Something was not archived; it is tried again, and stays until then.", limited=True
+    ),
+    "archive_works": Event("What had failed is copied again.", limited=True),
+    "segment_archived": Event("A sealed segment is in the archive, read back.", limited=True),
+    "segment_vanished": Event("A segment was gone before it was copied (level debug).", True),
     "storage": Event("Something else that storage met.", limited=True),
     # `iggy-broker backup`.
     "backup_made": Event("A backup is whole: how many partitions, messages and bytes."),

@@ -64,6 +64,18 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "scrub_bytes_total": ("counter", "Bytes that the background check has read."),
     "scrub_passes_total": ("counter", "How often the background check has read all data."),
     "damaged_segments": ("gauge", "Segments that a check found damaged; see the log."),
+    "archiver_checked": ("gauge", "1 when the archive was found usable since the start."),
+    "archiver_failing": ("gauge", "1 while something that was tried last was not archived."),
+    "archiver_segments_total": ("counter", "Sealed segments copied to the archive, and read back."),
+    "archiver_uploads_total": ("counter", "Objects stored in the archive."),
+    "archiver_bytes_total": ("counter", "Bytes of segments stored in the archive."),
+    "archiver_failures_total": ("counter", "Copies that failed; each is tried again."),
+    "archiver_vanished_total": ("counter", "Segments that were gone before they were copied."),
+    "archiver_pending_segments": ("gauge", "Sealed segments that are to be copied."),
+    "archiver_behind_seconds": (
+        "gauge",
+        "With continuous: age of the oldest message that may not be in the archive.",
+    ),
     "clock_steps_total": ("counter", "Jumps of the wall clock, seen by shard 0."),
     "log_lines_suppressed_total": ("counter", "Log lines not written for being too many."),
 }
@@ -257,6 +269,15 @@ class Counters:
     scrub_bytes_total: int
     scrub_passes_total: int
     damaged_segments: int
+    archiver_checked: int
+    archiver_failing: int
+    archiver_segments_total: int
+    archiver_uploads_total: int
+    archiver_bytes_total: int
+    archiver_failures_total: int
+    archiver_vanished_total: int
+    archiver_pending_segments: int
+    archiver_behind_seconds: int
     clock_steps_total: int
     log_lines_suppressed_total: int
 

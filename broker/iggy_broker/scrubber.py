@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from iggy_broker.config_data import Scrub
+from iggy_broker.config_maintenance import Scrub
 from iggy_broker.metrics import Counters
 from iggy_broker.storage.checking import SegmentCheck, fence, note_of
 from iggy_broker.storage.partition import Partition, StorageParts

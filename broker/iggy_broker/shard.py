@@ -18,9 +18,9 @@ from typing import Any, Final
 import uvloop
 
 from iggy_broker import logs
-from iggy_broker.cleaner import Cleaner
 from iggy_broker.config import Config
 from iggy_broker.logs import event
+from iggy_broker.maintenance import Maintenance, gate_of
 from iggy_broker.metadata.info import InfoKeeper
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import State
@@ -37,7 +37,6 @@ from iggy_broker.net.owner import ShardOwner
 from iggy_broker.net.peers import Link, Links
 from iggy_broker.net.pulse import ClockWatch, watch_loop
 from iggy_broker.partition_host import OwnedPartitions
-from iggy_broker.scrubber import Scrubber, damaged_segments
 from iggy_broker.storage.cutting import DecisionKind
 from iggy_broker.storage.disk import StorageFailed
 from iggy_broker.storage.explain import explain
@@ -130,7 +129,10 @@ class Shard:
         plan, around = self._plan, self._around
         syncer = around.syncer(self._on_storage_failed, self._counters)
         self._parts.callback(syncer.close)
-        parts = StorageParts(around.disk, around.clock, plan.table, syncer, warn=self._warn)
+        gate = gate_of(plan.config)
+        parts = StorageParts(
+            around.disk, around.clock, plan.table, syncer, warn=self._warn, gate=gate
+        )
         host = OwnedPartitions(
             str(plan.config.system.path),
             shard_id=plan.shard_id,
@@ -164,8 +166,7 @@ class Shard:
         self._keep(self._publish())
         self._keep(watch_loop(self._counters))
         self._start_saver(host)
-        self._start_cleaner(host, replica, parts)
-        self._start_scrubber(host, parts)
+        self._maintain(host, replica, parts)
         if plan.monitoring is not None:
             # Its HTTP library is as large as all the rest; the supervisor has imported it.
             from iggy_broker.net.monitoring import Monitoring
@@ -266,23 +267,18 @@ class Shard:
             interval_ms = max(1, saver.interval_us // 1000)
             self._keep(run_saver(lambda: list(host.open.values()), interval_ms=interval_ms))
 
-    def _start_cleaner(self, host: OwnedPartitions, replica: Replica, parts: StorageParts) -> None:
-        if self._plan.config.data_maintenance.messages.cleaner_enabled:
-            cleaner = Cleaner(
-                self._plan.config,
-                state=lambda: replica.state,
-                partitions=host.open,
-                parts=parts,
-                counters=self._counters,
-            )
-            self._keep(cleaner.run())
-
-    def _start_scrubber(self, host: OwnedPartitions, parts: StorageParts) -> None:
-        settings, counters = self._plan.config.data_maintenance.scrub, self._counters
-        counters.damaged_segments = damaged_segments(host.open)
-        if settings.enabled:
-            scrubber = Scrubber(settings, partitions=host.open, parts=parts, counters=counters)
-            self._keep(scrubber.run())
+    def _maintain(self, host: OwnedPartitions, replica: Replica, parts: StorageParts) -> None:
+        maintenance = Maintenance(
+            self._plan.config,
+            state=lambda: replica.state,
+            partitions=host.open,
+            parts=parts,
+            counters=self._counters,
+        )
+        self._parts.callback(lambda: maintenance.close())
+        is_first, disk = self._plan.shard_id == 0, self._around.reading_disk
+        for work in maintenance.works(is_first=is_first, reading_disk=disk):
+            self._keep(work)
 
     def _look_after_groups(self, host: OwnedPartitions, services: Services) -> None:
         host.on_released = services.members.release

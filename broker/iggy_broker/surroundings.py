@@ -31,6 +31,9 @@ from iggy_broker.storage.syncer import Lane, Syncer
 SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
 
 
+READING_FILES_MAX: Final = 8  # that the thread of an archiver keeps open
+
+
 class Closeable(Protocol):
     """What ends with the shard."""
 
@@ -52,6 +55,10 @@ class Surroundings:
     def syncer(self, on_failed: Callable[[StorageFailed], None], counters: Counters) -> Syncer:
         """The threads that sync, started."""
         return MeasuredSyncer(self.disk, on_failed, counters)
+
+    def reading_disk(self) -> Disk:
+        """The same disk for another thread, that only reads."""
+        return RealDisk(open_files_max=READING_FILES_MAX)
 
     def threads(self, count: int) -> Executor:
         """Threads for a clean stop."""

@@ -100,6 +100,7 @@ def test_the_production_file_of_the_documents_loads() -> None:
         enabled = true
         kind = "s3"
         [data_maintenance.archiver.s3]
+        bucket = "backup"
         key_id = "AKIA"
         key_secret = "hunter2"
         """
@@ -111,7 +112,10 @@ def test_the_production_file_of_the_documents_loads() -> None:
     assert system.partition.message_saver.interval_us == 1_000_000
     assert system.segment.size_bytes == 10**9
     assert system.topic.max_size_bytes == 100 * 10**9
-    assert len(loaded.warnings) == 5
+    archiver = loaded.config.data_maintenance.archiver
+    assert (archiver.enabled, archiver.kind, archiver.s3.bucket) == (True, "s3", "backup")
+    assert (archiver.s3.access_key_id, archiver.s3.secret_access_key) == ("AKIA", "hunter2")
+    assert len(loaded.warnings) == 1
     assert all("this version does not use it yet" in warning for warning in loaded.warnings)
     assert "hunter2" not in "".join(loaded.warnings)
 
@@ -221,7 +225,7 @@ def test_variables_that_are_no_settings_are_left_alone() -> None:
         "IGGY_HEADLESS_SERVICE_HOST": "10.0.0.2",
         "IGGY_TCP_ADDRESS": "  ",
         "IGGY_ROOT_USERNAME": "root",
-        "IGGY_ROOT_PASSWORD": "secret",
+        "IGGY_ROOT_PASSWORD": "hunter2",
         "PATH": "/bin",
     }
 
@@ -229,8 +233,8 @@ def test_variables_that_are_no_settings_are_left_alone() -> None:
 
     assert loaded.warnings == ()
     assert loaded.config.tcp.address.port == 8090
-    assert (loaded.config.root.username, loaded.config.root.password) == ("root", "secret")
-    assert "secret" not in repr(loaded)
+    assert (loaded.config.root.username, loaded.config.root.password) == ("root", "hunter2")
+    assert "hunter2" not in repr(loaded)
 
 
 @pytest.mark.parametrize(

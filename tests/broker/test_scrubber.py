@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from iggy_broker.config_data import Scrub
+from iggy_broker.config_maintenance import Scrub
 from iggy_broker.metrics import Counters, SharedCounters
 from iggy_broker.scrubber import Scrubber
 from iggy_broker.storage.partition import StorageParts

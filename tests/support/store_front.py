@@ -66,3 +66,7 @@ class StoreFront(PlayedServer):
         if request.method in ("PUT", "POST") and "Content-Length" not in request.headers:
             return "no length"
         return ""
+
+    def methods(self, part: str) -> set[str]:
+        """How objects were asked for whose paths have this in them."""
+        return {request.method for request in list(self.seen) if part in request.path}

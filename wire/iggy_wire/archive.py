@@ -10,7 +10,11 @@ plain copy of it is a data directory again:
         {first offset}.json               the manifest, written last: without it there is no segment
 
 Offsets and positions have 20 digits. Where the archive has a topic of that number from another life
-already, the new one's folder is `{topic}.{incarnation}`.
+already, the new one's folder is `{topic}.{incarnation}`; after a purge `{topic}.{incarnation}-{how
+often it was emptied}`.
+
+A piece's object may be longer than its piece: it was joined with those behind it, and the manifest
+that says so is yet to come. Read as many bytes as the manifest names.
 """
 
 from __future__ import annotations
@@ -28,15 +32,15 @@ PIECES_MAX: Final = 1024
 """Of one segment: pieces are joined before there are so many."""
 
 _DIGITS: Final = 20
-_U64: Final = msgspec.Meta(ge=0, lt=1 << 64)
+_NUMBER: Final = msgspec.Meta(ge=0, le=(1 << 63) - 1)
 _HASH: Final = msgspec.Meta(pattern="^[0-9a-f]{16}$")
 _NAME: Final = re.compile(
-    r"(?P<folder>streams/\d+/topics/\d+(?:\.\d+)?/partitions/\d+)/"
+    r"(?P<folder>streams/\d+/topics/\d+(?:\.\d+(?:-\d+)?)?/partitions/\d+)/"
     r"(?P<first>\d{20})(?:\.(?P<position>\d{20}))?\.(?P<kind>log|index|part|json)",
     re.ASCII,
 )
 
-Number = Annotated[int, _U64]
+Number = Annotated[int, _NUMBER]
 Hash = Annotated[str, _HASH]
 """XXH3-64 of some bytes, in hexadecimal digits."""
 
@@ -122,9 +126,9 @@ def _contradiction(found: Manifest) -> str:
     return ""
 
 
-def topic_folder(stream_id: int, topic_id: int, incarnation: int | None = None) -> str:
-    """Of a topic; `incarnation` where another life of its number has the plain name."""
-    suffix = "" if incarnation is None else f".{incarnation}"
+def topic_folder(stream_id: int, topic_id: int, life: str | None = None) -> str:
+    """Of a topic; `life` where another one of its number has the plain name."""
+    suffix = "" if life is None else f".{life}"
     return f"streams/{stream_id}/topics/{topic_id}{suffix}"
 
 

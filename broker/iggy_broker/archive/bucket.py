@@ -51,7 +51,8 @@ class BucketStore:
     def __init__(self, place: BucketPlace) -> None:
         """Connects to nothing yet."""
         self._place = place
-        self._client = _client(place)
+        with self._trouble("cannot be used"):
+            self._client = _client(place)
 
     def check(self) -> None:
         """Look into the bucket, and abort uploads below the prefix that nobody will complete."""

@@ -20,6 +20,13 @@ def pack(stream_id: int, topic_id: int, partition_id: int) -> int:
     return upper << PARTITION_ID_BITS | partition_id
 
 
+def unpack(packed: int) -> tuple[int, int, int]:
+    """Stream, topic and partition id of a packed name."""
+    upper, partition_id = divmod(packed, 1 << PARTITION_ID_BITS)
+    stream_id, topic_id = divmod(upper, 1 << TOPIC_ID_BITS)
+    return stream_id, topic_id, partition_id
+
+
 def shard_of(packed: int, shards_count: int) -> int:
     """The shard that owns the partition with this packed name.
 

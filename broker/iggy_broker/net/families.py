@@ -24,7 +24,7 @@ from iggy_wire.dialect import P11, version_text
 if TYPE_CHECKING:
     from iggy_broker.net.context import Services
 
-_INTERNAL: Final = frozenset({"drained"})
+_INTERNAL: Final = frozenset({"drained", "archiver_checked"})
 _MICRO: Final = 1_000_000
 
 LIMITS_BYTES: Final[Mapping[str, int]] = {

@@ -102,7 +102,7 @@ class Partition:
         )
         self.log.epoch = epoch
         self.window = Window(self._options.window, self.log) if self._options.window else None
-        self.trimming = Trimming(parts.disk, self.log)
+        self.trimming = Trimming(parts.disk, self.log, lambda: parts.gate.end(place))
         self._publish(SlotState.FENCED if self.fenced else SlotState.OPEN)
         if not (recovered.clean or recovered.waits):
             len(self.offsets)  # offsets ahead of the data are drawn back before it grows again

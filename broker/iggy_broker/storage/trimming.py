@@ -10,12 +10,14 @@ they go when the lowest stored offset has passed them. A purge forgets it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
 from iggy_broker.logs import Note
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.gate import EVERYTHING
 from iggy_broker.storage.partition_log import PartitionLog
 from iggy_broker.storage.retention import passed
 from iggy_wire import kernel
@@ -28,13 +30,16 @@ _MAGIC: Final = b"IKtr"
 class Trimming:
     """How far the head of one partition's log may go."""
 
-    __slots__ = ("_disk", "_log", "_noted_offset", "_path", "_target_offset")
+    __slots__ = ("_archived_end", "_disk", "_log", "_noted_offset", "_path", "_target_offset")
 
-    def __init__(self, disk: Disk, log: PartitionLog) -> None:
-        """Read what was asked before; a damaged note counts as none.
+    def __init__(
+        self, disk: Disk, log: PartitionLog, archived_end: Callable[[], int] = lambda: EVERYTHING
+    ) -> None:
+        """Read what was asked before; a damaged note counts as none. See `Gate` for the end.
 
         After a power cut the log may end earlier: what comes in its place was not meant.
         """
+        self._archived_end = archived_end
         self._disk = disk
         self._log = log
         self._path = f"{log.folder}/{layout.TRIM_FILE}"
@@ -54,13 +59,20 @@ class Trimming:
         """Whether segments are to go that are still there."""
         return self._target_offset > self._log.first_offset
 
+    @property
+    def asked_offset(self) -> int:
+        """Where the last segment ends that is to go and still there; 0: none is."""
+        return self._target_offset if self.waits else 0
+
     def take(self, lowest_stored: int | None) -> list[int]:
         """Drop what may go now from the log; the first offsets of what was dropped.
 
-        That is: asked for, sealed, and passed by all stored offsets, of which one is given.
+        That is: asked for, sealed, in the archive if it must be, and passed by all stored offsets,
+        of which the lowest is given.
         """
         sealed = self._log.segments[:-1]
-        wanted = [segment for segment in sealed if segment.next_offset <= self._target_offset]
+        end = min(self._target_offset, self._archived_end())
+        wanted = [segment for segment in sealed if segment.next_offset <= end]
         dropped = self._log.drop_head(passed(wanted, lowest_stored))
         if self.waits and self._target_offset != self._noted_offset:
             self._note()

@@ -9,6 +9,7 @@ import msgspec
 from iggy_broker.clock import Clock
 from iggy_broker.storage.deduplication import WindowOptions
 from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.gate import Gate
 from iggy_broker.storage.index_cache import IndexCache
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.segment import Part
@@ -85,3 +86,4 @@ class StorageParts:
     syncer: Syncer | None = None  # None: waits are synced on the spot (tests, tools)
     indexes: IndexCache = field(default_factory=IndexCache)
     warn: Callable[[str], None] = field(default=lambda text: None)
+    gate: Gate = field(default_factory=Gate)

@@ -1,0 +1,74 @@
+"""The threads that copy, each with a store and a disk of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from iggy_broker.archive.archiver import Archiver
+from iggy_broker.archive.places import open_store
+from iggy_broker.archive.store import ArchiveStore
+from iggy_broker.config_sections import Config
+from iggy_broker.metadata.model import State
+from iggy_broker.metrics import Counters
+from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.partition import Partition, StorageParts
+
+T = TypeVar("T")
+
+
+class ThreadLane:
+    """One thread. See `archiver.Lane`."""
+
+    def __init__(self, name: str, open_store: Callable[[], ArchiveStore], disk: Disk) -> None:
+        """The store is opened in the thread, at first use: its library may take a while."""
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._open_store = open_store
+        self._store: ArchiveStore | None = None
+        self._disk = disk
+
+    async def run(self, work: Callable[[ArchiveStore, Disk], T]) -> T:
+        """Do it in the thread; what it returns or raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._do, work)
+
+    def close(self) -> None:
+        """What runs now is not waited for: half a copy is none."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _do(self, work: Callable[[ArchiveStore, Disk], T]) -> T:
+        if self._store is None:
+            self._store = self._open_store()
+        return work(self._store, self._disk)
+
+
+def archiver_with_threads(
+    config: Config,
+    reading_disk: Callable[[], Disk],
+    *,
+    state: Callable[[], State],
+    partitions: Mapping[int, Partition],
+    parts: StorageParts,
+    counters: Counters,
+) -> tuple[Archiver, Callable[[], None]]:
+    """The archiver of a shard, to be run, and what ends its threads."""
+    settings = config.data_maintenance.archiver
+    opened = partial(open_store, settings, config.system.path)
+    sealed = ThreadLane("archive", opened, reading_disk())
+    tails = ThreadLane("archive-tails", opened, reading_disk())
+    archiver = Archiver(
+        settings,
+        state=state,
+        partitions=partitions,
+        parts=parts,
+        lanes=(sealed, tails),
+        counters=counters,
+    )
+
+    def close() -> None:
+        sealed.close()
+        tails.close()
+
+    return archiver, close

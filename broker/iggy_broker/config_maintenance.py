@@ -1,0 +1,210 @@
+"""Settings of what is done to stored data in the background: removal and archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from iggy_broker import config_values as values
+from iggy_broker.config_data import flag
+from iggy_broker.config_keys import Section, Setting
+from iggy_broker.config_values import SECOND_US, Secret
+
+DAY_US: Final = 24 * 3600 * SECOND_US
+DISK: Final = "disk"
+S3: Final = "s3"
+_ARCHIVER: Final = "data_maintenance.archiver"
+
+
+class Messages(Section, frozen=True):
+    """The removal of old messages."""
+
+    cleaner_enabled: Annotated[
+        bool,
+        flag("Remove segments by age and size. Off: nothing goes but what somebody deletes."),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "Pause between two looks. A changed expiry or size counts from the next one.",
+            name="interval",
+            show=values.show_duration,
+        ),
+    ] = 60 * SECOND_US
+    consumer_barrier: Annotated[
+        bool,
+        flag(
+            "Keep what a consumer or group with a stored offset has not read, whatever its age. "
+            "Off: who is late loses messages."
+        ),
+    ] = True
+
+
+class Scrub(Section, frozen=True):
+    """The background check of stored data: rot is found before somebody needs the bytes."""
+
+    enabled: Annotated[
+        bool,
+        flag("Read everything again and again, and tell what is damaged."),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "From the start of one pass to the next. A pass that takes longer is followed by the "
+            "next at once.",
+            name="interval",
+            show=values.show_duration,
+        ),
+    ] = 7 * DAY_US
+    rate_bytes: Annotated[
+        int,
+        Setting(
+            values.positive_size,
+            "How much a shard reads in a second, at most; 1 TiB then takes three days.",
+            name="rate",
+            show=values.show_size,
+        ),
+    ] = 4 << 20
+
+
+class ArchiverDisk(Section, frozen=True):
+    """An archive in a folder."""
+
+    path: Annotated[
+        str,
+        Setting(
+            values.text,
+            "The folder, best on another volume than the data: an archive on the same one is lost "
+            "with it. Empty: archive in the data directory.",
+            aliases=(f"{_ARCHIVER}.path", "archiver.disk.path"),
+        ),
+    ] = ""
+
+
+class ArchiverS3(Section, frozen=True):
+    """An archive in a bucket."""
+
+    bucket: Annotated[
+        str,
+        Setting(
+            values.text, "Name of the bucket, which must exist.", aliases=("archiver.s3.bucket",)
+        ),
+    ] = ""
+    key_prefix: Annotated[
+        str,
+        Setting(
+            values.text,
+            "What all keys begin with; a slash is added. Each broker needs one of its own.",
+            aliases=("archiver.s3.key_prefix",),
+        ),
+    ] = ""
+    region: Annotated[
+        str,
+        Setting(
+            values.text,
+            "Region of the bucket; empty: from the environment, or us-east-1 with an endpoint.",
+            aliases=("archiver.s3.region",),
+        ),
+    ] = ""
+    endpoint: Annotated[
+        str,
+        Setting(
+            values.web_address,
+            "http:// or https:// address of a store that is not Amazon's. Its buckets are "
+            "addressed by path.",
+            aliases=("archiver.s3.endpoint",),
+        ),
+    ] = ""
+    access_key_id: Annotated[
+        Secret,
+        Setting(
+            values.secret,
+            "With the secret key: the login. Empty: AWS_* variables, a web identity or the "
+            "machine's role.",
+            aliases=(f"{_ARCHIVER}.s3.key_id", "archiver.s3.access_key_id", "archiver.s3.key_id"),
+            secret=True,
+        ),
+    ] = Secret()
+    secret_access_key: Annotated[
+        Secret,
+        Setting(
+            values.secret,
+            "The other half of the login.",
+            aliases=(
+                f"{_ARCHIVER}.s3.key_secret",
+                "archiver.s3.secret_access_key",
+                "archiver.s3.key_secret",
+            ),
+            secret=True,
+        ),
+    ] = Secret()
+
+
+class Archiver(Section, frozen=True):
+    """Copies of segments in another place."""
+
+    enabled: Annotated[bool, flag("Make copies.", "archiver.enabled")] = False
+    kind: Annotated[
+        str,
+        Setting(
+            values.choice(DISK, S3),
+            "Where: disk is a folder, s3 a bucket.",
+            aliases=("archiver.kind",),
+        ),
+    ] = DISK
+    archive_expired: Annotated[
+        bool,
+        flag(
+            "Remove a segment only when it has been copied and the copy was read back. Off: sealed "
+            "segments are copied, and what is due goes, copied or not.",
+            "archiver.archive_expired",
+            "system.segment.archive_expired",
+            "segment.archive_expired",
+        ),
+    ] = True
+    continuous: Annotated[
+        bool,
+        flag(
+            "Copy sealed segments at once, and what is written now every interval. Off: with "
+            "archive_expired, a segment is copied when it is due to go."
+        ),
+    ] = False
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.positive_duration,
+            "Pause between two looks, and so with continuous about the most that is lost with the "
+            "volume.",
+            name="interval",
+            aliases=("archiver.interval",),
+            show=values.show_duration,
+        ),
+    ] = 5 * SECOND_US
+    disk: ArchiverDisk = ArchiverDisk()
+    s3: ArchiverS3 = ArchiverS3()
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with these settings together, and the fix; empty if nothing."""
+        if not self.enabled or self.kind != S3:
+            return ""
+        if not self.s3.bucket:
+            return f"{_ARCHIVER}.s3.bucket is empty: name the bucket, or set kind to disk"
+        if bool(self.s3.access_key_id) != bool(self.s3.secret_access_key):
+            missing = "secret_access_key" if self.s3.access_key_id else "access_key_id"
+            return f"{_ARCHIVER}.s3.{missing} is empty, its partner is not: set both or neither"
+        return ""
+
+    def folder(self, data: Path) -> Path:
+        """Of the archive on a disk, for this data directory."""
+        return Path(self.disk.path).expanduser() if self.disk.path else data / "archive"
+
+
+class DataMaintenance(Section, frozen=True):
+    """What is done to stored data in the background."""
+
+    messages: Messages = Messages()
+    scrub: Scrub = Scrub()
+    archiver: Archiver = Archiver()

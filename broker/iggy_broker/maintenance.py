@@ -1,0 +1,74 @@
+"""What is done to stored data in the background, as the settings want it, for one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any
+
+from iggy_broker.archive.lanes import archiver_with_threads
+from iggy_broker.cleaner import Cleaner
+from iggy_broker.config import Config
+from iggy_broker.metadata.model import State
+from iggy_broker.metrics import Counters
+from iggy_broker.scrubber import Scrubber, damaged_segments
+from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.gate import Gate
+from iggy_broker.storage.partition import Partition, StorageParts
+
+
+def gate_of(config: Config) -> Gate:
+    """Whether only what is in the archive may be removed."""
+    archiver = config.data_maintenance.archiver
+    return Gate(is_shut=archiver.enabled and archiver.archive_expired)
+
+
+class Maintenance:
+    """Of the partitions of one shard."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        state: Callable[[], State],
+        partitions: Mapping[int, Partition],
+        parts: StorageParts,
+        counters: Counters,
+    ) -> None:
+        """Nothing runs yet."""
+        self._config = config
+        self._state = state
+        self._partitions = partitions
+        self._parts = parts
+        self._counters = counters
+        self.close: Callable[[], None] = lambda: None
+        """Ends threads; after what `works` gave."""
+
+    def works(
+        self, *, is_first: bool, reading_disk: Callable[[], Disk]
+    ) -> Iterator[Coroutine[Any, Any, None]]:
+        """What runs until it is cancelled. `is_first`: of the first shard."""
+        settings, counters = self._config.data_maintenance, self._counters
+        if settings.messages.cleaner_enabled:
+            cleaner = Cleaner(
+                self._config,
+                state=self._state,
+                partitions=self._partitions,
+                parts=self._parts,
+                counters=counters,
+            )
+            yield cleaner.run()
+        counters.damaged_segments = damaged_segments(self._partitions)
+        if settings.scrub.enabled:
+            yield Scrubber(
+                settings.scrub, partitions=self._partitions, parts=self._parts, counters=counters
+            ).run()
+        if settings.archiver.enabled:
+            archiver, self.close = archiver_with_threads(
+                self._config,
+                reading_disk,
+                state=self._state,
+                partitions=self._partitions,
+                parts=self._parts,
+                counters=counters,
+            )
+            yield archiver.run(is_first=is_first)
