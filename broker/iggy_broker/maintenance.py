@@ -10,7 +10,7 @@ from iggy_broker.cleaner import Cleaner
 from iggy_broker.config import Config
 from iggy_broker.metadata.model import State
 from iggy_broker.metrics import Counters
-from iggy_broker.scrubber import Scrubber, damaged_segments
+from iggy_broker.scrubber import Scrubber
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.gate import Gate
 from iggy_broker.storage.partition import Partition, StorageParts
@@ -57,7 +57,6 @@ class Maintenance:
                 counters=counters,
             )
             yield cleaner.run()
-        counters.damaged_segments = damaged_segments(self._partitions)
         if settings.scrub.enabled:
             yield Scrubber(
                 settings.scrub, partitions=self._partitions, parts=self._parts, counters=counters

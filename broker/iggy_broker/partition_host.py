@@ -18,7 +18,7 @@ from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import Placed, State
 from iggy_broker.metadata.options import TopicSettings, settings_of_topic
 from iggy_broker.metadata.placement import pack, shard_of
-from iggy_broker.storage.checking import check_now
+from iggy_broker.storage.checking import check_now, publish_damage
 from iggy_broker.storage.closing import close_all
 from iggy_broker.storage.consumer_offsets import remove_other_groups
 from iggy_broker.storage.cutting import DecisionKind
@@ -41,6 +41,7 @@ class Recovery:
     partitions: int = 0
     messages: int = 0
     cut_bytes: int = 0
+    damaged_segments: int = 0  # that the check of all data has found
     decisions: Counter[DecisionKind] = field(default_factory=Counter)
 
     def add(self, partition: Partition) -> None:
@@ -167,6 +168,7 @@ class OwnedPartitions:
         if self._system.segment.validate_checksum and not partition.fenced:
             for note in check_now(partition):
                 self._parts.warn(note)
+            self.recovery.damaged_segments += publish_damage(partition, self._parts.table)
 
     def _tell_waiting(self, partition: Partition) -> None:
         if partition.waits:

@@ -8,7 +8,7 @@ from typing import Final
 
 from iggy_broker.config_maintenance import Scrub
 from iggy_broker.metrics import Counters
-from iggy_broker.storage.checking import SegmentCheck, fence, note_of
+from iggy_broker.storage.checking import SegmentCheck, fence, note_of, publish_damage
 from iggy_broker.storage.partition import Partition, StorageParts
 from iggy_broker.storage.segment import Segment
 from iggy_broker.storage.syncer import Lane
@@ -66,12 +66,10 @@ class Scrubber:
 
     async def _look_at(self, partition: Partition) -> int:
         """Check each segment of it; how many are damaged."""
-        damaged = 0
         for segment in list(partition.log.segments):
             if _is_there(partition, segment):
                 await self._check(partition, segment)
-                damaged += segment.damage is not None
-        return damaged
+        return 0 if partition.fenced else publish_damage(partition, self._parts.table)
 
     async def _check(self, partition: Partition, segment: Segment) -> None:
         check = SegmentCheck(segment)
@@ -125,15 +123,6 @@ class Scrubber:
         if (segment.path, segment.first_offset) not in self._told:
             self._told.add((segment.path, segment.first_offset))
             self._parts.warn(note)
-
-
-def damaged_segments(partitions: Mapping[int, Partition]) -> int:
-    """How many segments are known to be damaged."""
-    return sum(
-        segment.damage is not None
-        for partition in partitions.values()
-        for segment in partition.log.segments
-    )
 
 
 def _is_there(partition: Partition, segment: Segment) -> bool:

@@ -184,6 +184,7 @@ class Shard:
         counters.recovery_partitions = found.partitions
         counters.recovery_messages = found.messages
         counters.recovery_cut_bytes = found.cut_bytes
+        counters.damaged_segments = found.damaged_segments
         for kind, count in found.decisions.items():
             counters.count("recovery_decisions", kind.name.lower(), count)
         counters.count("checksum_errors_total", "disk", found.decisions[DecisionKind.DAMAGED])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_process import BrokerProcess
-from scraped import scrape_until
+from scraped import Scrape, scrape_until
 from stored import logs, partition_folder, read_all, send
 
 SCRUB = {
@@ -57,6 +57,8 @@ def rot(broker: BrokerProcess) -> None:
 def check_what_is_told_and_served(broker: BrokerProcess) -> None:
     found = scrape_until(broker, lambda one: one.sum("iggy_damaged_segments") == 1, "found")
     assert found.value("iggy_checksum_errors_total", source="disk") == 1
+    where = {"stream": "s", "topic": "t", "partition": 0}
+    assert found.value("iggy_partition_damaged_offset", **where) == FIRST_DAMAGED
     (told,) = [one for one in broker.records() if one["event"] == "segment_damaged"]
     folder = str(partition_folder(broker))
     assert (told["folder"], told["offset"]) == (folder, FIRST_DAMAGED)
@@ -76,9 +78,21 @@ def test_the_background_check_finds_rot_of_what_was_read_before(broker: BrokerPr
         assert len(read_all(client, "s", "t")) == MESSAGES
     rot(broker)
     check_what_is_told_and_served(broker)
-    passes = scrape_until(broker, lambda one: True, "now").sum("iggy_scrub_passes_total")
+    passes = Scrape(broker).sum("iggy_scrub_passes_total")
     scrape_until(broker, lambda one: one.sum("iggy_scrub_passes_total") > passes + 3, "again")
     check_what_is_told_and_served(broker)  # told once
+
+
+def test_a_purge_ends_it(broker: BrokerProcess) -> None:
+    broker.start()
+    fill(broker)
+    rot(broker)
+    scrape_until(broker, lambda one: one.sum("iggy_damaged_segments") == 1, "found")
+    with broker.client() as client:
+        client.purge_topic("s", "t")
+        assert send(client, "s", "t", b"new") == 0
+    found = scrape_until(broker, lambda one: one.sum("iggy_damaged_segments") == 0, "gone")
+    assert found.series("iggy_partition_damaged_offset") == {}
 
 
 def test_a_start_finds_rot_before_it_serves(broker: BrokerProcess) -> None:

@@ -48,6 +48,9 @@ _OF_PARTITION: Final = {
     "partition_segments": "Segments of a partition.",
     "partition_next_offset": "Offset that the next message of a partition gets.",
 }
+_OF_DAMAGE: Final = {
+    "partition_damaged_offset": "First offset of a partition that a check found damaged, if any.",
+}
 _OF_GROUP: Final = {
     "group_members": "Members of a consumer group.",
     "group_lag_messages": "Messages that polls of next could still return to a group.",
@@ -65,7 +68,7 @@ class Census:
         self._heard = heard
         self._totals = dict.fromkeys(_TOTALS, 0)
         self._series: dict[str, list[Sample]] = {
-            name: [] for name in (*_OF_TOPIC, *_OF_PARTITION, *_OF_GROUP)
+            name: [] for name in (*_OF_TOPIC, *_OF_PARTITION, *_OF_DAMAGE, *_OF_GROUP)
         }
         self._omitted = dict.fromkeys(("topic", "partition", "group"), 0)
         self._since_turn = 0
@@ -90,7 +93,7 @@ class Census:
         ]
         found += [
             Family(f"iggy_{name}", "gauge", description, self._series[name])
-            for kind in (_OF_TOPIC, _OF_PARTITION, _OF_GROUP)
+            for kind in (_OF_TOPIC, _OF_PARTITION, _OF_DAMAGE, _OF_GROUP)
             for name, description in kind.items()
         ]
         omitted: list[Sample] = [("", labels(of=of), count) for of, count in self._omitted.items()]
@@ -117,7 +120,9 @@ class Census:
             totals["partitions_fenced"] += figures.state == SlotState.FENCED
             most = totals["partition_segments_max"]
             totals["partition_segments_max"] = max(most, figures.segments_count)
-            self._show_partition(f'{label},partition="{partition.id}"', figures)
+            part = f'{label},partition="{partition.id}"'
+            self._show_partition(part, figures)
+            self._show_damage(part, figures, table.damaged(partition.slot))
         totals["topics"] += 1
         totals["partitions"] += len(topic.partitions)
         totals["consumer_groups"] += len(topic.groups)
@@ -141,6 +146,14 @@ class Census:
             figures.next_offset,
         )
         self._show(_OF_PARTITION, label, values)
+
+    def _show_damage(self, label: str, figures: PartitionFigures, offset: int | None) -> None:
+        """Until retention or a purge has taken it."""
+        series = self._series["partition_damaged_offset"]
+        if offset is None or len(series) >= PARTITION_SERIES_MAX:
+            return
+        if figures.first_offset <= offset < figures.next_offset:
+            series.append(("", label, offset))
 
     def _show(self, names: Iterable[str], label: str, values: Iterable[int]) -> None:
         for name, value in zip(names, values, strict=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from iggy_broker.logs import Note
 from iggy_broker.storage.partition import Partition
+from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.scan import WINDOW_BYTES, LogScan, scan_window
 from iggy_broker.storage.segment import Segment
 from iggy_wire import kernel
@@ -110,6 +111,14 @@ def fence(partition: Partition, segment: Segment, found: Damage) -> Note:
     if segment is not log.segments[-1]:
         log.fence(segment, found.offset, found.position, found.why)
     return note_of(partition, segment, found)
+
+
+def publish_damage(partition: Partition, table: PartitionTable) -> int:
+    """Show other shards where the partition is damaged; in how many segments it is."""
+    segments = partition.log.segments
+    offsets = [found.end_offset for segment in segments if (found := segment.damage) is not None]
+    table.set_damaged(partition.place.slot, min(offsets, default=None))
+    return len(offsets)
 
 
 def note_of(partition: Partition, segment: Segment, found: Damage) -> Note:

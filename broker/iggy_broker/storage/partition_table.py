@@ -14,8 +14,9 @@ the other may be one append apart. The slot number is part of the partition's me
     6 purges                how often it was purged: a reader of its files must start anew
     7 state                 see SlotState
 
-Beside it two more u64 for each slot, in memory of their own: for which consumer groups messages are
-in flight (see `group_reads`), and how old the segment is that may go next (see `retention`).
+Beside it three more u64 for each slot, in memory of their own: for which consumer groups messages
+are in flight (see `group_reads`), how old the segment is that may go next (see `retention`), and
+the first offset that a check found damaged, plus one (see `checking`).
 """
 
 import mmap
@@ -77,7 +78,7 @@ FREE_FIGURES = PartitionFigures(0, 0, 0, 0, 0, 0, 0, SlotState.FREE)
 class PartitionTable:
     """All slots. `PartitionTable()` before the fork; the memory is shared and anonymous."""
 
-    __slots__ = ("_fields", "_in_flight", "_memory", "_oldest", "slots_count")
+    __slots__ = ("_damaged", "_fields", "_in_flight", "_memory", "_oldest", "slots_count")
 
     def __init__(self, slots_count: int = SLOTS_MAX) -> None:
         """`slots_count` * 64 bytes of address space; memory is used only for touched slots."""
@@ -86,6 +87,7 @@ class PartitionTable:
         self._fields = memoryview(self._memory).cast("Q")
         self._in_flight = memoryview(mmap.mmap(-1, slots_count * 8)).cast("Q")
         self._oldest = memoryview(mmap.mmap(-1, slots_count * 8)).cast("Q")
+        self._damaged = memoryview(mmap.mmap(-1, slots_count * 8)).cast("Q")
 
     def read(self, slot: int) -> PartitionFigures:
         """The figures of a slot, from any shard. IndexError if there is no such slot."""
@@ -128,6 +130,14 @@ class PartitionTable:
         """Written by the owner of the partition only."""
         self._oldest[slot] = timestamp_us
 
+    def damaged(self, slot: int) -> int | None:
+        """The first offset that the last check found damaged, if any."""
+        return self._damaged[slot] - 1 if self._damaged[slot] else None
+
+    def set_damaged(self, slot: int, offset: int | None) -> None:
+        """Written by the owner of the partition only."""
+        self._damaged[slot] = 0 if offset is None else offset + 1
+
     def writer(self, slot: int) -> "SlotWriter":
         """The owner's handle."""
         return SlotWriter(self._fields, self._at(slot))
@@ -138,7 +148,7 @@ class PartitionTable:
         self._fields[at + _STATE] = SlotState.FREE
         for field in range(_STATE):
             self._fields[at + field] = 0
-        self._in_flight[slot] = self._oldest[slot] = 0
+        self._in_flight[slot] = self._oldest[slot] = self._damaged[slot] = 0
 
     def _at(self, slot: int) -> int:
         if not 0 <= slot < self.slots_count:
