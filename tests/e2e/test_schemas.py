@@ -201,7 +201,7 @@ def test_columns_show_what_is_there(judge: Judge, server: Server, here: Kubectl)
     carried = sink()
     for value, status in (
         (ordered, {"topicName": "Orders.V2", "partitions": 6, "messages": 1203344,
-                   "sinksSummary": "2/2"}),
+                   "sinksSummary": "2/2", "sourcesSummary": "1/1"}),
         (carried, {"application": {"state": "RUNNING"}, "progress": {"lagMessages": 412}}),
     ):  # fmt: skip
         server.must("POST", judge.folder(value["kind"]), judge.here(value))
@@ -216,8 +216,8 @@ def test_columns_show_what_is_there(judge: Judge, server: Server, here: Kubectl)
     for value in (ordered, carried):
         server.must("DELETE", judge.place(value))
 
-    assert topics[0] == "NAME STREAM TOPIC PARTITIONS MESSAGES SINKS READY REASON AGE"
-    assert topics[1].startswith("orders-v2 shop Orders.V2 6 1203344 2/2 True Synced ")
+    assert topics[0] == "NAME STREAM TOPIC PARTITIONS MESSAGES SINKS SOURCES READY REASON AGE"
+    assert topics[1].startswith("orders-v2 shop Orders.V2 6 1203344 2/2 1/1 True Synced ")
     assert sinks[0] == "NAME TOPIC TYPE STATE LAG READY REASON AGE"
     assert sinks[1].startswith("orders.lake orders Files RUNNING 412 True Synced ")
     assert "iggytopic.iggykube.dev/orders-v2" in everything
