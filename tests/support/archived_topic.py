@@ -45,6 +45,7 @@ class MemoryStore:
         self.flips = ""
         """Objects whose keys end so are given back with a wrong byte."""
         self.stored_bytes = 0
+        self.before_put: Callable[[str], None] = lambda key: None
 
     def _step(self) -> None:
         if self.crash_at is not None and self.steps >= self.crash_at:
@@ -58,6 +59,7 @@ class MemoryStore:
 
     def put(self, key: str, read: ReadAt, size_bytes: int) -> None:
         self._step()
+        self.before_put(key)
         data = b"".join(
             read(min(1 << 20, size_bytes - at), at) for at in range(0, size_bytes, 1 << 20)
         )

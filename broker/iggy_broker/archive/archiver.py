@@ -31,6 +31,9 @@ from iggy_broker.storage.partition import Partition, StorageParts
 LOOK_S: Final = 1.0
 """How soon a segment is seen that is to be copied."""
 
+BETWEEN_TURNS: Final = 64
+"""Partitions that are looked at before others are served."""
+
 T = TypeVar("T")
 Step = Callable[[int, Partition], Awaitable[bool]]
 
@@ -141,7 +144,9 @@ class Archiver:
         """A step of each partition whose turn it is; whether any had something to do."""
         patience.rest()
         worked = False
-        for packed in list(self._partitions):
+        for number, packed in enumerate(list(self._partitions)):
+            if number % BETWEEN_TURNS == 0:
+                await asyncio.sleep(0)  # others are served, however many partitions there are
             partition = self._partitions.get(packed)
             if partition is None or partition.fenced or not patience.may(packed, self._now_s()):
                 continue
