@@ -27,6 +27,6 @@ def open_store(settings: Archiver, data: Path) -> ArchiveStore:
     try:
         return BucketStore(place)
     except ImportError as error:
-        raise ArchiveError(f"{error}; install it with: pip install boto3") from error
+        raise ArchiveError(f"{error}; install it with: pip install 'iggykube[archive]'") from error
     except ValueError as error:  # an address that looks like one, and is none
         raise ArchiveError(f"the archive {place} cannot be used: {error}") from error

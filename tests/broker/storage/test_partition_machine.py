@@ -127,6 +127,7 @@ class PartitionMachine(RuleBasedStateMachine):
         assert {decision.kind for decision in partition.recovery} <= HARMLESS | {
             DecisionKind.FOLDER_MISSING,
             DecisionKind.LIFE_NOTED,
+            DecisionKind.MARKER_DISBELIEVED,  # its removal was not durable, so it is back
         }
         assert partition.next_offset >= self.durable_end
         self.world.stored = [s for s in self.world.stored if s.offset < partition.next_offset]
