@@ -151,7 +151,8 @@ def is_another(kubectl: Kubectl, old: Document) -> bool:
     if not kubectl.exists("pod", POD):
         return False
     pod = kubectl.get("pod", POD)
-    return number(pod) != number(old) and condition(pod)["status"] == "True"
+    # A pod that was just made has no conditions.
+    return number(pod) != number(old) and condition(pod).get("status") == "True"
 
 
 def number(pod: Document) -> str:
