@@ -65,7 +65,7 @@ def test_old_segments_go_and_offsets_go_on_also_after_a_restart(broker: BrokerPr
         assert (partition.segments_count, partition.size_bytes, topic.topic.size_bytes) == (1, 0, 0)
         polled = client.poll("s", "t", 0, strategy=PollingStrategy.timestamp(0), count=10)
         assert (polled.count, polled.current_offset) == (0, 11)
-        assert len(logs(partition_folder(broker))) == 1
+        wait_for(lambda: len(logs(partition_folder(broker))) == 1)  # in the background
     broker.kill()
     broker.start()
     with broker.client() as client:
