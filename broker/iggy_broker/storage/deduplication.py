@@ -45,13 +45,13 @@ class Window:
         self._is_loaded = False
         self._asked: list[bytes] = []  # ids of the batch that was judged last
 
-    def fresh(self, batch: memoryview, now_us: int) -> memoryview | None:
-        """What is new of a sound batch: itself where that is everything, another batch as a
-        producer would send it, or None. Reject if the disk cannot read.
+    def fresh(self, batch: memoryview) -> memoryview | None:
+        """What is new of a stamped batch: itself where that is everything, another one with the
+        same stamp, or None. Reject if the disk cannot read.
         """
         self._load()
-        self._forget(now_us)
         header = BatchHeader.decode(batch)
+        self._forget(header.base_timestamp_us)
         first = header.base_offset
         self._asked = ids = list(_ids(kernel.columns(batch, first, first + header.count).ids))
         seen: set[bytes] = set()
@@ -65,7 +65,9 @@ class Window:
         found = [message for number, message in enumerate(messages(batch)) if number in kept]
         if not found:
             return None
-        return memoryview(build(found, origin_timestamp_us=header.origin_timestamp_us))
+        new = memoryview(build(found, origin_timestamp_us=header.origin_timestamp_us))
+        kernel.admit(new, header.partition_id, first, header.base_timestamp_us)
+        return new
 
     def _load(self) -> None:
         """Read back what the log's newest messages tell, once."""

@@ -179,14 +179,15 @@ class Partition:
         log = self.log
         base_offset = log.next_offset
         timestamp_us = max(self._clock.now_us(), log.last_timestamp_us + 1)
-        self._admit(batch, base_offset, timestamp_us)
+        code = kernel.admit(batch, self.partition_id, base_offset, timestamp_us)
+        if code:
+            raise Reject(ErrorCode(code), "the batch is not as Iggy protocol 0.11 wants it")
         if self.window is not None:
-            new = self.window.fresh(batch, timestamp_us)
+            new = self.window.fresh(batch)
             if new is None:
                 self.must_wait = self._persisted
                 return NOTHING_NEW
-            if new is not batch:
-                self._admit(batch := new, base_offset, timestamp_us)
+            batch = new
         (count,) = _COUNT.unpack_from(batch, _COUNT_AT)
         segments_count = len(log.segments)
         log.append(batch, count, timestamp_us)
@@ -194,9 +195,12 @@ class Partition:
             self.window.stored(timestamp_us)
         if len(log.segments) != segments_count:
             self._rolled()
-        unsynced = (log.unsynced_messages, log.unsynced_bytes)
-        self.must_wait = self._persisted or self._options.is_due(*unsynced)
-        self._slot.appended(log.size_bytes, log.next_offset, self.visible_next_offset)
+        if self._persisted:
+            self.must_wait, visible = True, log.synced_next_offset
+        else:
+            self.must_wait = self._options.is_due(log.unsynced_messages, log.unsynced_bytes)
+            visible = log.next_offset
+        self._slot.appended(log.size_bytes, log.next_offset, visible)
         return base_offset
 
     def wait_durable(self) -> "asyncio.Future[None]":
@@ -362,11 +366,6 @@ class Partition:
         if matters and good and self._persisted:
             self._slot.visible(self.log.synced_next_offset)
         return matters
-
-    def _admit(self, batch: memoryview, base_offset: int, timestamp_us: int) -> None:
-        code = kernel.admit(batch, self.partition_id, base_offset, timestamp_us)
-        if code:
-            raise Reject(ErrorCode(code), "the batch is not as Iggy protocol 0.11 wants it")
 
     def _remove(self, firsts: list[int]) -> None:
         if firsts:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
+import msgspec
 import pyarrow as pa
+
+from iggy_spark.errors import OffsetFormatError
 
 ID_BYTES: Final = 16
 
@@ -88,6 +91,22 @@ class Freezing(Protocol):
         """Before the first `latest` of a run that is to end: from now on `latest` of this object
         goes no further than what is there at this moment.
         """
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def as_type(position: Position, kind: type[T], source: str) -> T:
+    """A position out of a checkpoint, as values; `source` names the type that it is of.
+
+    Raises:
+        OffsetFormatError: it is none of this source.
+    """
+    try:
+        return msgspec.convert(dict(position), kind)
+    except msgspec.ValidationError as error:
+        what = f"the checkpoint holds no position of a source {source}: {error}"
+        raise OffsetFormatError(f"{what}: begin with an empty one") from error
 
 
 def message_id(*words: str | bytes | int) -> bytes:

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from iggy_spark.errors import OffsetFormatError
-from iggy_spark.sources.base import Position
+from iggy_spark.sources.base import Position, as_type
 from iggy_spark.sources.files_place import File
 
 READ_MAX: Final = 2_000  # files in `read`; of more the newer half stays
@@ -43,6 +42,10 @@ class At(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     inside: tuple[File, int] | None = None
     batch: tuple[Span, ...] = ()
     origin: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no base64: ValueError."""
+        self.entries()
 
     def entries(self) -> list[tuple[int, bytes]]:
         """`read`, as values: the time and the digest of each file."""
@@ -69,14 +72,7 @@ def parse(position: Position) -> At:
     Raises:
         OffsetFormatError: it is none of this source.
     """
-    try:
-        found = msgspec.convert(dict(position), At)
-        found.entries()
-    except (msgspec.ValidationError, ValueError) as error:
-        raise OffsetFormatError(
-            f"the checkpoint holds no position of a source Files: {error}: begin with an empty one"
-        ) from error
-    return found
+    return as_type(position, At, "Files")
 
 
 def to_json(at: At) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from iggy_spark.errors import OffsetFormatError, SinkError
+from iggy_spark.errors import SinkError
 from iggy_spark.source_blocks import Http
-from iggy_spark.sources.base import Position, message_id
+from iggy_spark.sources.base import Position, as_type, message_id
 
 # A position may have 1 MiB, and base64 makes bytes a third more.
 BATCH_BYTES_MAX: Final = 512 << 10  # of one batch, before it is packed, and of one item
@@ -41,6 +41,10 @@ class At(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     cursor: Cursor | None = None
     seen: str = ""  # base64 of all digests
     batch: str = ""  # base64 of the lines, compressed
+
+    def __post_init__(self) -> None:
+        """Refuse what is no base64: ValueError."""
+        self.digests()
 
     def digests(self) -> list[bytes]:
         """`seen`, as values."""
@@ -71,14 +75,7 @@ def parse(position: Position) -> At:
     Raises:
         OffsetFormatError: it is none of this source.
     """
-    try:
-        found = msgspec.convert(dict(position), At)
-        found.digests()
-    except (msgspec.ValidationError, ValueError) as error:
-        raise OffsetFormatError(
-            f"the checkpoint holds no position of a source Http: {error}: begin with an empty one"
-        ) from error
-    return found
+    return as_type(position, At, "Http")
 
 
 def to_json(at: At) -> dict[str, Any]:
