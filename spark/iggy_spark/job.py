@@ -190,7 +190,8 @@ class Job:
             self._reporter.event("redriven", request=request.request)
 
     def _query(self, spark: SparkSession, run: Run) -> None:
-        listener = ProgressListener(self._reporter, self._metrics, moved=self._sign.moved)
+        name, moved = self._config.name, self._sign.moved
+        listener = ProgressListener(name, self._reporter, self._metrics, moved=moved)
         spark.streams.addListener(listener)
         incarnation = run.incarnation
         way = carriers.carrier(
@@ -225,7 +226,7 @@ class Job:
         query = running_query.start(
             frame,
             writer,
-            name=self._config.name,
+            name=name,
             place=run.checkpoint.spark(incarnation),
             interval_ms=None if ends else self._config.interval_ms,
         )

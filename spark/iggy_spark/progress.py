@@ -84,12 +84,10 @@ class ProgressListener(QueryListener[_Counts | None]):
     """Turns Spark's progress events into ours, with the counts that the tasks handed back."""
 
     def __init__(
-        self, reporter: Reporter, metrics: JobMetrics, *, moved: Callable[[], None] = lambda: None
+        self, name: str, reporter: Reporter, metrics: JobMetrics, *, moved: Callable[[], None]
     ) -> None:
-        """`reporter` and `metrics` hear of each finished batch; `moved` is called when one has
-        ended, or when there was nothing to do.
-        """
-        super().__init__(moved=moved)
+        """`reporter` and `metrics` hear of each finished batch; the rest as for `QueryListener`."""
+        super().__init__(name, moved=moved)
         self._reporter, self._metrics = reporter, metrics
 
     def batch_written(self, batch: int, results: Iterable[Written] | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -21,11 +22,17 @@ BATCHES_WAITING_MAX = 64  # results of batches whose progress event has not come
 
 
 class QueryListener(StreamingQueryListener, Generic[T]):
-    """For one query. What a batch has done comes first, and then Spark's word that it is over."""
+    """For one query. What a batch has done comes first, and then Spark's word that it is over.
 
-    def __init__(self, *, moved: Callable[[], None] = lambda: None) -> None:
-        """`moved` is called when a batch has ended, or when there was nothing to do."""
-        self._moved = moved
+    Spark tells a listener of all queries of its session, also of one that has ended before it.
+    """
+
+    def __init__(self, name: str, *, moved: Callable[[], None] = lambda: None) -> None:
+        """`name` is that of the query, which is yet to start. `moved` is called when a batch has
+        ended, or when there was nothing to do.
+        """
+        self._name, self._moved = name, moved
+        self._run: uuid.UUID | None = None
         self._lock = threading.Lock()
         self._results: dict[int, T] = {}
         self.ended = threading.Event()
@@ -42,12 +49,16 @@ class QueryListener(StreamingQueryListener, Generic[T]):
                 del self._results[min(self._results)]
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing: the job says itself that it has started."""
+        """Which run it is: Spark says so before it hands out the query."""
+        if event.name == self._name:
+            self._run = event.runId
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A batch is done, or there was nothing to do."""
-        self._moved()
         progress = event.progress
+        if progress.runId != self._run:
+            return
+        self._moved()
         with self._lock:
             if progress.batchId not in self._results:
                 return
@@ -56,8 +67,10 @@ class QueryListener(StreamingQueryListener, Generic[T]):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing new."""
-        self._moved()
+        if event.runId == self._run:
+            self._moved()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """All events of the query have been handled."""
-        self.ended.set()
+        if event.runId == self._run:
+            self.ended.set()

@@ -159,7 +159,9 @@ class SourceJob:
 
     def _query(self, spark: SparkSession, run: Run, progress: SourceProgress) -> None:
         config = self._config
-        listener = SourceListener(self._reporter, self._metrics, progress, moved=self._sign.moved)
+        listener = SourceListener(
+            config.name, self._reporter, self._metrics, progress, moved=self._sign.moved
+        )
 
         def carry(frame: DataFrame, batch: int) -> None:
             with progress.reading(batch):

@@ -121,14 +121,15 @@ class SourceListener(QueryListener[Carried]):
 
     def __init__(
         self,
+        name: str,
         reporter: Reporter,
         metrics: SourceMetrics,
         progress: SourceProgress,
         *,
         moved: Callable[[], None],
     ) -> None:
-        """`moved` as for `QueryListener`; `progress` knows how much waits."""
-        super().__init__(moved=moved)
+        """`progress` knows how much waits; the rest as for `QueryListener`."""
+        super().__init__(name, moved=moved)
         self._reporter, self._metrics, self._progress = reporter, metrics, progress
 
     def tell(self, progress: StreamingQueryProgress, result: Carried) -> None:

@@ -113,7 +113,7 @@ def test_the_program_of_the_page_keeps_two_tables_in_a_bucket(
     login = {"username": USERNAME, "password": PASSWORD}
     for name, text in login.items():
         (tmp_path / name).write_text(text)
-    store.client().create_bucket(Bucket=spark_tables.BUCKET)
+    store.make_bucket(spark_tables.BUCKET)
     topic.client.create_stream("flights")
     topic.client.create_topic("flights", "departures", spark_tables.PARTITIONS)
     words = (

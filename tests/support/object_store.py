@@ -87,6 +87,11 @@ class ObjectStore:
         """A boto3 client that may do everything."""
         return self._client
 
+    def make_bucket(self, name: str) -> None:
+        """Unless it is there: whoever uses the same store may have made it."""
+        with suppress(self.client().exceptions.BucketAlreadyOwnedByYou):
+            self.client().create_bucket(Bucket=name)
+
     @cached_property
     def _client(self) -> Any:
         return boto3.client(
@@ -141,8 +146,7 @@ class ObjectStore:
             assert self.process.poll() is None, f"the object store ended at start:\n{told}"
             try:
                 client = self.client()
-                with suppress(client.exceptions.BucketAlreadyOwnedByYou):  # after a restart
-                    client.create_bucket(Bucket=self.common_bucket)
+                self.make_bucket(self.common_bucket)
                 client.put_object(Bucket=self.common_bucket, Key="ready", Body=b"yes")
                 return
             except (BotoCoreError, ClientError):

@@ -65,7 +65,7 @@ class Targets:
     def __init__(self, store: ObjectStore, postgres: Postgres) -> None:
         """Makes the bucket of the sample."""
         self.store, self.postgres = store, postgres
-        store.client().create_bucket(Bucket=BUCKET)
+        store.make_bucket(BUCKET)
         login = f"{USERNAME}:{PASSWORD}@{postgres.host}:{postgres.port}/{DATABASE}"
         self.catalog = {
             "type": "sql",

@@ -60,7 +60,8 @@ def copy_partition(
         if not disk.exists(source) or (before and before.incarnation != incarnation):
             return None
         is_last = tried == TRIES_MAX - 1
-        if before is None or not before.purging or is_last:  # a purge that a kill cut short stays
+        # Without the note it is being made just now. What a kill left so, or in a purge, stays so.
+        if (before is not None and not before.purging) or is_last:
             disk.remove_tree(target)
             disk.make_folders(target)
             with contextlib.suppress(FileNotFoundError):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from iggy_broker.storage.copying import CopyError, copy_partition
+from iggy_broker.storage.layout import LIFE_FILE
 from iggy_broker.storage.partition import ConsumerKey
 from simulated_disk import SimulatedDisk
 from storage_cases import FOLDER, SMALL_SEGMENTS, World, disk_of, from_offset
@@ -169,6 +170,21 @@ def test_one_that_is_purged_all_the_time_is_told(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(CopyError, match="changes all the time"):
         copy_partition(disk, FOLDER, TARGET, incarnation=1)
     assert not disk.exists(TARGET)
+
+
+def test_one_that_is_being_made_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, disk = busy_world()
+    fill(world, 10)
+    path = f"{FOLDER}/{LIFE_FILE}"
+    note = disk.read_file(path, bytes_max=100)
+    disk.remove(path)
+
+    def note_it(_: float) -> None:
+        disk.write_file(path, note, sync=True)
+
+    monkeypatch.setattr("iggy_broker.storage.copying.time.sleep", note_it)
+    assert all_of(copied(world)) == list(range(10))
+    assert disk.exists(f"{TARGET}/{LIFE_FILE}")
 
 
 def test_a_deleted_one_and_one_of_another_life_are_not_copied() -> None:
