@@ -33,7 +33,7 @@ COPY requirements.lock pyproject.toml images/steps/locked.py images/spark-4.1/py
 RUN mkdir /chosen \
     && python3 locked.py packages setuptools wheel >/chosen/tools \
     && python3 locked.py packages cython msgspec pyarrow xxhash >/chosen/code \
-    && python3 locked.py extra broker archive >/chosen/broker \
+    && python3 locked.py extra broker archive quic >/chosen/broker \
     && python3 locked.py extra operator >/chosen/operator \
     && python3 locked.py extra spark sinks >/chosen/spark \
     && python3 locked.py extra spark instead pyspark.lock >/chosen/spark-4.1
