@@ -212,16 +212,16 @@ def test_a_producer_sends_all_in_batches(
 
 
 # What of the ten messages that the consumer took is stored while it goes on: at least, at most.
-COMMITS = [
-    (AutoCommit.Disabled(), None, None),
-    (AutoCommit.When(AutoCommitWhen.PollingMessages()), 9, 9),
-    (AutoCommit.When(AutoCommitWhen.ConsumingEachMessage()), 8, 9),
-    (AutoCommit.When(AutoCommitWhen.ConsumingEveryNthMessage(4)), 3, 9),
-    (AutoCommit.Interval(timedelta(milliseconds=20)), 9, 9),
-]
+COMMITS = {
+    "disabled": (AutoCommit.Disabled(), None, None),
+    "polling": (AutoCommit.When(AutoCommitWhen.PollingMessages()), 9, 9),
+    "each": (AutoCommit.When(AutoCommitWhen.ConsumingEachMessage()), 8, 9),
+    "every 4th": (AutoCommit.When(AutoCommitWhen.ConsumingEveryNthMessage(4)), 3, 9),
+    "interval": (AutoCommit.Interval(timedelta(milliseconds=20)), 9, 9),
+}
 
 
-@pytest.mark.parametrize(("commit", "least", "most"), COMMITS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("commit", "least", "most"), COMMITS.values(), ids=COMMITS)
 def test_a_consumer_commits_as_it_was_told(
     broker: BrokerProcess,
     root: Client,
