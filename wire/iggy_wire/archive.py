@@ -20,6 +20,7 @@ that says so is yet to come. Read as many bytes as the manifest names.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -43,6 +44,20 @@ _NAME: Final = re.compile(
 Number = Annotated[int, _NUMBER]
 Hash = Annotated[str, _HASH]
 """XXH3-64 of some bytes, in hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Life:
+    """Which messages are meant by a partition's name."""
+
+    incarnation: int
+    purges: int
+
+    @property
+    def suffix(self) -> str:
+        """For a folder of its own."""
+        purged = f"-{self.purges}" if self.purges else ""
+        return f"{self.incarnation}{purged}"
 
 
 class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from iggy_broker.archive.copies import Copies, active_extent, life_of, whole
 from iggy_broker.archive.copying import Copied, Vanished, Where, copy_sealed, copy_tail
 from iggy_broker.archive.finding import Asked, find
 from iggy_broker.archive.patience import AGAIN_S_MAX, AGAIN_S_MIN, Patience
-from iggy_broker.archive.plan import Extent, Life, archived_end
+from iggy_broker.archive.plan import Extent, archived_end
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.config_maintenance import Archiver as Settings
 from iggy_broker.logs import event
@@ -27,6 +27,7 @@ from iggy_broker.metrics import Counters
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.gate import EVERYTHING
 from iggy_broker.storage.partition import Partition, StorageParts
+from iggy_wire.archive import Life
 
 LOOK_S: Final = 1.0
 """How soon a segment is seen that is to be copied."""

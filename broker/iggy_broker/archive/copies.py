@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from iggy_broker.archive.copying import Tail
-from iggy_broker.archive.plan import Extent, Life, next_sealed, synced_extent
+from iggy_broker.archive.plan import Extent, next_sealed, synced_extent
 from iggy_broker.storage.partition import Partition
 from iggy_broker.storage.partition_log import PartitionLog
 from iggy_broker.storage.segment import Segment
+from iggy_wire.archive import Life
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import xxhash
 
-from iggy_broker.archive.plan import Extent, Life, kept_pieces
+from iggy_broker.archive.plan import Extent, kept_pieces
 from iggy_broker.archive.store import (
     BLOCK_BYTES,
     ArchiveError,
@@ -29,7 +29,7 @@ from iggy_broker.storage.disk import Disk, File
 from iggy_broker.storage.layout import index_path, log_path
 from iggy_broker.storage.scan import HEADER, scan_log
 from iggy_wire import archive
-from iggy_wire.archive import MANIFEST_BYTES_MAX, Manifest, Piece
+from iggy_wire.archive import MANIFEST_BYTES_MAX, Life, Manifest, Piece
 
 _TIMESTAMP: Final = 2  # in HEADER
 _NO_HASH: Final = "0" * 16

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from iggy_broker.archive.copying import Tail, Vanished, read_manifest, tail_of
-from iggy_broker.archive.plan import Extent, Life, folder_of, is_copy_of
+from iggy_broker.archive.plan import Extent, folder_of, is_copy_of
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.storage.disk import Disk
 from iggy_wire import archive
-from iggy_wire.archive import Manifest
+from iggy_wire.archive import Life, Manifest
 from iggy_wire.errors import WireError
 
 

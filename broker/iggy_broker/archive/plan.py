@@ -11,25 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from iggy_wire.archive import Manifest, Piece, topic_folder
+from iggy_wire.archive import Life, Manifest, Piece, topic_folder
 
 PIECES_KEPT_MAX: Final = 16
 """Of one log. A piece more, and the last ones are joined: at least half of them, and as many as
 are not larger than what is joined, so that no byte is copied again and again."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Life:
-    """Which messages are meant by a partition's name."""
-
-    incarnation: int
-    purges: int
-
-    @property
-    def suffix(self) -> str:
-        """For a folder of its own."""
-        purged = f"-{self.purges}" if self.purges else ""
-        return f"{self.incarnation}{purged}"
 
 
 @dataclass(frozen=True, slots=True)

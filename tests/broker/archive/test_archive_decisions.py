@@ -11,13 +11,12 @@ from iggy_broker.archive.copying import Tail
 from iggy_broker.archive.plan import (
     PIECES_KEPT_MAX,
     Extent,
-    Life,
     folder_of,
     kept_pieces,
     synced_extent,
 )
 from iggy_broker.storage.gate import EVERYTHING, Gate
-from iggy_wire.archive import Piece
+from iggy_wire.archive import Life, Piece
 
 NOT_WAITING = {"IGGY_DATA_MAINTENANCE_ARCHIVER_ARCHIVE_EXPIRED": "false"}
 
