@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
-from iggy_broker.archive.lanes import archiver_with_threads
+from iggy_broker.archive.lanes import MakeLane, archiver_with_lanes
 from iggy_broker.cleaner import Cleaner
 from iggy_broker.config import Config
 from iggy_broker.metadata.model import State
 from iggy_broker.metrics import Counters
 from iggy_broker.scrubber import Scrubber
-from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.gate import Gate
 from iggy_broker.storage.partition import Partition, StorageParts
 
@@ -41,10 +40,10 @@ class Maintenance:
         self._parts = parts
         self._counters = counters
         self.close: Callable[[], None] = lambda: None
-        """Ends threads; after what `works` gave."""
+        """Ends lanes; after what `works` gave."""
 
     def works(
-        self, *, is_first: bool, reading_disk: Callable[[], Disk]
+        self, *, is_first: bool, archive_lane: MakeLane
     ) -> Iterator[Coroutine[Any, Any, None]]:
         """What runs until it is cancelled. `is_first`: of the first shard."""
         settings, counters = self._config.data_maintenance, self._counters
@@ -62,9 +61,9 @@ class Maintenance:
                 settings.scrub, partitions=self._partitions, parts=self._parts, counters=counters
             ).run()
         if settings.archiver.enabled:
-            archiver, self.close = archiver_with_threads(
+            archiver, self.close = archiver_with_lanes(
                 self._config,
-                reading_disk,
+                archive_lane,
                 state=self._state,
                 partitions=self._partitions,
                 parts=self._parts,

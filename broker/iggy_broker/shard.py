@@ -277,8 +277,8 @@ class Shard:
             counters=self._counters,
         )
         self._parts.callback(lambda: maintenance.close())
-        is_first, disk = self._plan.shard_id == 0, self._around.reading_disk
-        for work in maintenance.works(is_first=is_first, reading_disk=disk):
+        is_first, lane = self._plan.shard_id == 0, self._around.archive_lane
+        for work in maintenance.works(is_first=is_first, archive_lane=lane):
             self._keep(work)
 
     def _look_after_groups(self, host: OwnedPartitions, services: Services) -> None:

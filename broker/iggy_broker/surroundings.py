@@ -16,6 +16,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol
 
+from iggy_broker.archive.lanes import EndingLane, ThreadLane
+from iggy_broker.archive.store import ArchiveStore
 from iggy_broker.clock import Clock, SystemClock
 from iggy_broker.metrics import Counters
 from iggy_broker.net.connection import Connection
@@ -56,9 +58,9 @@ class Surroundings:
         """The threads that sync, started."""
         return MeasuredSyncer(self.disk, on_failed, counters)
 
-    def reading_disk(self) -> Disk:
-        """The same disk for another thread, that only reads."""
-        return RealDisk(open_files_max=READING_FILES_MAX)
+    def archive_lane(self, name: str, opened: Callable[[], ArchiveStore]) -> EndingLane:
+        """A thread with an archive and the same disk, to read only."""
+        return ThreadLane(name, opened, RealDisk(open_files_max=READING_FILES_MAX))
 
     def threads(self, count: int) -> Executor:
         """Threads for a clean stop."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from iggy_broker.archive.archiver import Archiver
+from iggy_broker.archive.archiver import Archiver, Lane
 from iggy_broker.archive.places import open_store
 from iggy_broker.archive.store import ArchiveStore
 from iggy_broker.config_sections import Config
@@ -44,20 +44,31 @@ class ThreadLane:
         return work(self._store, self._disk)
 
 
-def archiver_with_threads(
+class EndingLane(Lane, Protocol):
+    """A lane that ends with its shard."""
+
+    def close(self) -> None:
+        """Take no more work."""
+
+
+MakeLane = Callable[[str, Callable[[], ArchiveStore]], EndingLane]
+"""A lane by its name, and by what opens its store."""
+
+
+def archiver_with_lanes(
     config: Config,
-    reading_disk: Callable[[], Disk],
+    make_lane: MakeLane,
     *,
     state: Callable[[], State],
     partitions: Mapping[int, Partition],
     parts: StorageParts,
     counters: Counters,
 ) -> tuple[Archiver, Callable[[], None]]:
-    """The archiver of a shard, to be run, and what ends its threads."""
+    """The archiver of a shard, to be run, and what ends its lanes."""
     settings = config.data_maintenance.archiver
     opened = partial(open_store, settings, config.system.path)
-    sealed = ThreadLane("archive", opened, reading_disk())
-    tails = ThreadLane("archive-tails", opened, reading_disk())
+    sealed = make_lane("archive", opened)
+    tails = make_lane("archive-tails", opened)
     archiver = Archiver(
         settings,
         state=state,
