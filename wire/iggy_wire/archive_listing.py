@@ -1,8 +1,8 @@
 """What an archive has of a partition: its segments in order, what is missing, where to read.
 
-Pure: whoever uses it lists the keys below `folders`, reads the manifests among them (`Named.kind` is
-json) and hands both in. Nothing here trusts that a copy is there: objects that a manifest names and
-the keys lack make a segment `missing`.
+Pure: whoever uses it lists the keys below `folders`, reads the manifests among them (those whose
+`Named.kind` is json) and hands both in. Nothing here trusts that a copy is there: objects that a
+manifest names and the keys lack make a segment `missing`.
 """
 
 from __future__ import annotations
