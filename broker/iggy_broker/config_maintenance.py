@@ -13,6 +13,7 @@ from iggy_broker.config_values import SECOND_US, Secret
 DAY_US: Final = 24 * 3600 * SECOND_US
 DISK: Final = "disk"
 S3: Final = "s3"
+ADDRESSING: Final = ("auto", "path", "virtual")
 _ARCHIVER: Final = "data_maintenance.archiver"
 
 
@@ -112,11 +113,18 @@ class ArchiverS3(Section, frozen=True):
         str,
         Setting(
             values.web_address,
-            "http:// or https:// address of a store that is not Amazon's. Its buckets are "
-            "addressed by path.",
+            "http:// or https:// address of a store that is not Amazon's.",
             aliases=("archiver.s3.endpoint",),
         ),
     ] = ""
+    addressing: Annotated[
+        str,
+        Setting(
+            values.choice(*ADDRESSING),
+            "Where the bucket's name stands: path, in the path of the address; virtual, in front "
+            "of its host. auto: path with an endpoint, else virtual.",
+        ),
+    ] = "auto"
     access_key_id: Annotated[
         Secret,
         Setting(

@@ -76,6 +76,10 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
         "gauge",
         "With continuous: age of the oldest message that may not be in the archive.",
     ),
+    "archiver_last_copy_seconds": (
+        "gauge",
+        "When something was last stored in the archive, since 1970; 0 before the first copy.",
+    ),
     "clock_steps_total": ("counter", "Jumps of the wall clock, seen by shard 0."),
     "log_lines_suppressed_total": ("counter", "Log lines not written for being too many."),
 }
@@ -278,6 +282,7 @@ class Counters:
     archiver_vanished_total: int
     archiver_pending_segments: int
     archiver_behind_seconds: int
+    archiver_last_copy_seconds: int
     clock_steps_total: int
     log_lines_suppressed_total: int
 

@@ -311,6 +311,7 @@ class Archiver:
     def _count(self, copied: Copied) -> None:
         self._counters.archiver_uploads_total += copied.objects
         self._counters.archiver_bytes_total += copied.size_bytes
+        self._counters.archiver_last_copy_seconds = self._clock.now_us()
 
     def _note_health(self) -> None:
         failing = self._patience.is_failing or self._tail_patience.is_failing

@@ -36,7 +36,9 @@ class BucketPlace:
     """Empty, or with a slash at its end."""
     region: str = ""
     endpoint: str = ""
-    """Of a store that is not Amazon's; addressed by paths then."""
+    """Of a store that is not Amazon's."""
+    addressing: str = "auto"
+    """auto, path or virtual: where the bucket's name stands."""
     access_key_id: str = ""
     secret_access_key: str = ""
 
@@ -199,8 +201,9 @@ def _client(place: BucketPlace) -> Any:
             "aws_access_key_id": place.access_key_id,
             "aws_secret_access_key": place.secret_access_key,
         }
+    by_itself = "path" if place.endpoint else "auto"
     settings = Config(
-        s3={"addressing_style": "path" if place.endpoint else "auto"},
+        s3={"addressing_style": by_itself if place.addressing == "auto" else place.addressing},
         retries={"total_max_attempts": ATTEMPTS_MAX, "mode": "standard"},
         connect_timeout=CONNECT_S,
         read_timeout=READ_S,

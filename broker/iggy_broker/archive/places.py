@@ -21,6 +21,7 @@ def open_store(settings: Archiver, data: Path) -> ArchiveStore:
         f"{prefix}/" if prefix else "",
         region=given.region,
         endpoint=given.endpoint,
+        addressing=given.addressing,
         access_key_id=given.access_key_id,
         secret_access_key=given.secret_access_key,
     )

@@ -217,3 +217,18 @@ def test_a_store_that_says_no_is_an_error_without_secrets(
     with pytest.raises(ArchiveError, match="check bucket, endpoint, region and credentials") as e:
         store.check()
     assert place.secret_access_key not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("wish", "address"),
+    [
+        ({"endpoint": "http://store.example:1"}, "http://store.example:1/abc/"),
+        ({"endpoint": "http://store.example:1", "addressing": "virtual"}, "http://abc.store."),
+        ({"region": "eu-central-1"}, "https://abc.s3."),
+        ({"region": "eu-central-1", "addressing": "path"}, "https://s3.eu-central-1."),
+    ],
+)
+def test_where_a_buckets_name_stands(wish: dict[str, str], address: str) -> None:
+    store = BucketStore(BucketPlace("abc", access_key_id="a", secret_access_key="b", **wish))
+    place = {"Bucket": "abc", "Key": KEY}
+    assert store._client.generate_presigned_url("get_object", Params=place).startswith(address)
