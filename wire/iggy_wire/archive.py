@@ -43,7 +43,7 @@ _NAME: Final = re.compile(
 
 Number = Annotated[int, _NUMBER]
 Hash = Annotated[str, _HASH]
-"""XXH3-64 of some bytes, in hexadecimal digits."""
+"""XXH3-64 of some bytes, in hexadecimal digits; the id of a key has as many."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -95,6 +95,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether nothing can follow. Else the log is in pieces, and without an index."""
     pieces: Annotated[tuple[Piece, ...], msgspec.Meta(max_length=PIECES_MAX)] = ()
     written_at_us: Number = 0
+    key_id: Hash | msgspec.UnsetType = msgspec.UNSET
+    """Of the key that the segment is encrypted with, see `sealing`; not there if it is not. Whoever
+    does not know the field cannot read such a segment, and refuses the manifest."""
 
     @property
     def messages(self) -> int:

@@ -30,6 +30,7 @@ from iggy_broker.storage.layout import index_path, log_path
 from iggy_broker.storage.scan import HEADER, scan_log
 from iggy_wire import archive
 from iggy_wire.archive import MANIFEST_BYTES_MAX, Life, Manifest, Piece
+from iggy_wire.sealing import PREFIX_BYTES, key_id_of
 
 _TIMESTAMP: Final = 2  # in HEADER
 _NO_HASH: Final = "0" * 16
@@ -57,12 +58,21 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
+class Begin:
+    """What the first batch of a segment tells."""
+
+    timestamp_us: int
+    key_id: str
+    """Of the key that all of the segment is encrypted with; empty: it is not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tail:
     """What the archive has of a segment without its end."""
 
     extent: Extent
     pieces: tuple[Piece, ...]
-    first_timestamp_us: int
+    begin: Begin
     log_hash: xxhash.xxh3_64
 
 
@@ -80,7 +90,7 @@ def copy_sealed(
     """Copy a sealed segment. Vanished, ArchiveError, OSError: there is no copy."""
     first = extent.first_offset
     with _opened(disk, log_path(where.disk_folder, first)) as log:
-        begin_us = _begin(log)
+        begin = _begin(log)
         key = archive.log_key(where.folder, first)
         log_hash, objects = _store(store, key, _at(log), extent.size_bytes)
     index_bytes, index_hash = 0, _NO_HASH
@@ -91,7 +101,7 @@ def copy_sealed(
             index_hash, more = _store(store, key, _at(file), index_bytes)
             objects += more
     manifest = msgspec.structs.replace(
-        _manifest(where, extent, begin_us, now_us),
+        _manifest(where, extent, begin, now_us),
         xxh3=log_hash,
         index_bytes=index_bytes,
         index_xxh3=index_hash,
@@ -112,7 +122,7 @@ def copy_tail(
     kept = kept_pieces(old, new_bytes)
     start = old[kept].position if kept < len(old) else done_bytes
     with _opened(disk, log_path(where.disk_folder, first)) as log:
-        begin_us = tail.first_timestamp_us if tail else _begin(log)
+        begin = tail.begin if tail else _begin(log)
         from_offset = tail.extent.next_offset if tail else first
         # For the times: bytes that are damaged are copied as they are.
         end = scan_log(log, done_bytes, extent.size_bytes, from_offset).last_timestamp_us
@@ -120,11 +130,11 @@ def copy_tail(
         piece_hash, objects = _store(store, key, _at(log, start), extent.size_bytes - start)
         log_hash = tail.log_hash.copy() if tail else xxhash.xxh3_64()
         _add(log_hash, log, done_bytes, extent.size_bytes)
-    end = max(end, tail.extent.last_timestamp_us if tail else begin_us)
+    end = max(end, tail.extent.last_timestamp_us if tail else begin.timestamp_us)
     reached = replace(extent, last_timestamp_us=end)
     pieces = (*old[:kept], Piece(start, extent.size_bytes - start, piece_hash))
     manifest = msgspec.structs.replace(
-        _manifest(where, reached, begin_us, now_us),
+        _manifest(where, reached, begin, now_us),
         xxh3=log_hash.hexdigest(),
         sealed=False,
         pieces=pieces,
@@ -133,7 +143,7 @@ def copy_tail(
     with contextlib.suppress(ArchiveError):  # a sealed copy removes them
         for piece in old[kept + 1 :]:
             store.delete(archive.piece_key(where.folder, first, piece.position))
-    new = Tail(reached, pieces, begin_us, log_hash)
+    new = Tail(reached, pieces, begin, log_hash)
     return new, Copied(objects + 1, extent.size_bytes - start)
 
 
@@ -148,7 +158,8 @@ def tail_of(manifest: Manifest, disk: Disk, disk_folder: str, extent: Extent) ->
     if log_hash.hexdigest() != manifest.xxh3:
         return None
     reached = Extent(first, manifest.next_offset, size_bytes, manifest.last_timestamp_us)
-    return Tail(reached, manifest.pieces, manifest.first_timestamp_us, log_hash)
+    begin = Begin(manifest.first_timestamp_us, manifest.key_id or "")
+    return Tail(reached, manifest.pieces, begin, log_hash)
 
 
 def read_manifest(store: ArchiveStore, key: str) -> Manifest:
@@ -201,7 +212,7 @@ def _read_back(store: ArchiveStore, key: str, size_bytes: int) -> str:
         return ""
 
 
-def _manifest(where: Where, extent: Extent, begin_us: int, now_us: int) -> Manifest:
+def _manifest(where: Where, extent: Extent, begin: Begin, now_us: int) -> Manifest:
     """Of a sealed segment, without what its bytes are."""
     return Manifest(
         stream_id=where.stream_id,
@@ -213,11 +224,12 @@ def _manifest(where: Where, extent: Extent, begin_us: int, now_us: int) -> Manif
         purges=where.life.purges,
         first_offset=extent.first_offset,
         next_offset=extent.next_offset,
-        first_timestamp_us=begin_us,
-        last_timestamp_us=max(begin_us, extent.last_timestamp_us),
+        first_timestamp_us=begin.timestamp_us,
+        last_timestamp_us=max(begin.timestamp_us, extent.last_timestamp_us),
         size_bytes=extent.size_bytes,
         xxh3=_NO_HASH,
         written_at_us=now_us,
+        key_id=begin.key_id or msgspec.UNSET,
     )
 
 
@@ -235,10 +247,9 @@ def _opened(disk: Disk, path: str) -> Iterator[File]:
         file.close()
 
 
-def _begin(log: File) -> int:
-    """When its first batch was taken."""
-    found: int = HEADER.unpack(_exactly(log, HEADER.size, 0))[_TIMESTAMP]
-    return found
+def _begin(log: File) -> Begin:
+    header = _exactly(log, PREFIX_BYTES, 0)
+    return Begin(HEADER.unpack_from(header)[_TIMESTAMP], key_id_of(header))
 
 
 def _add(log_hash: xxhash.xxh3_64, log: File, start: int, stop: int) -> None:

@@ -7,7 +7,7 @@ import xxhash
 
 from archived_topic import CONTINUOUS, ArchivedTopic
 from iggy_broker.archive.copies import Copies, life_of, whole
-from iggy_broker.archive.copying import Tail
+from iggy_broker.archive.copying import Begin, Tail
 from iggy_broker.archive.plan import (
     PIECES_KEPT_MAX,
     Extent,
@@ -29,7 +29,7 @@ def two_sealed() -> tuple[ArchivedTopic, Copies]:
 
 
 def tail(extent: Extent) -> Tail:
-    return Tail(extent, (Piece(0, extent.size_bytes, "0" * 16),), 1, xxhash.xxh3_64())
+    return Tail(extent, (Piece(0, extent.size_bytes, "0" * 16),), Begin(1, ""), xxhash.xxh3_64())
 
 
 def test_a_sealed_segment_whose_pieces_lack_their_end_is_the_tail_lanes() -> None:
