@@ -210,9 +210,40 @@ class Archiver(Section, frozen=True):
         return Path(self.disk.path).expanduser() if self.disk.path else data / "archive"
 
 
+class StateCopies(Section, frozen=True):
+    """Copies of metadata and stored offsets in the archive."""
+
+    archiver_enabled: Annotated[
+        bool,
+        flag(
+            "Where there is an archive, copy metadata and stored offsets, too: without them a "
+            "restore makes up users and groups anew, and has no offsets."
+        ),
+    ] = True
+    interval_us: Annotated[
+        int,
+        Setting(
+            values.duration,
+            "Pause between two looks whether they have changed; none: as the archiver's.",
+            name="interval",
+            show=values.show_duration,
+        ),
+    ] = 0
+    overwrite: Annotated[
+        bool,
+        flag("Replace the copy of the metadata. Off: earlier ones stay beside it, by their time."),
+    ] = True
+
+
 class DataMaintenance(Section, frozen=True):
     """What is done to stored data in the background."""
 
     messages: Messages = Messages()
     scrub: Scrub = Scrub()
     archiver: Archiver = Archiver()
+    state: StateCopies = StateCopies()
+
+    @property
+    def state_interval_us(self) -> int:
+        """Pause between two looks at metadata and stored offsets."""
+        return self.state.interval_us or self.archiver.interval_us

@@ -51,7 +51,6 @@ _NAMES: Final[dict[str, str]] = {
     "message_bus": "max_batch peer_queue_capacity reconnect_period close_peer_timeout close_grace "
     "handshake_grace",
     "data_maintenance.messages": "archiver_enabled",
-    "data_maintenance.state": "archiver_enabled overwrite interval",
     "data_maintenance.archiver": "layout",
     "data_maintenance.archiver.s3": "tmp_upload_dir",
     "archiver.s3": "tmp_upload_dir",

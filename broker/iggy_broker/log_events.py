@@ -93,6 +93,9 @@ EVENTS: Final[dict[str, Event]] = {
     "archive_failed": Event(
         "Something was not archived; it is tried again, and stays until then.", limited=True
     ),
+    "archive_taken": Event(
+        "The archive is that of another data directory: nothing is copied to it.", limited=True
+    ),
     "archive_works": Event("What had failed is copied again.", limited=True),
     "segment_archived": Event("A sealed segment is in the archive, read back.", limited=True),
     "segment_vanished": Event("A segment was gone before it was copied (level debug).", True),

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from archived_topic import check_copy
+from archived_topic import check_copy, is_manifest
 from iggy_broker.archive.store import BLOCK_BYTES, ArchiveStore
-from iggy_wire.archive import Manifest, parse_key
+from iggy_wire.archive import Manifest, is_state, parse_key
 from iggy_wire.batch import messages
 
 
 def objects_of(store: ArchiveStore) -> dict[str, bytes]:
-    """All objects, none of which is empty or has a strange name. Of a store at rest."""
+    """All objects of segments. None is empty, or has a strange name. Of a store at rest."""
     found = {}
     for entry in store.entries(""):
         assert entry.size_bytes, f"{entry.key} is empty"
+        if is_state(entry.key):
+            continue
         assert parse_key(entry.key) is not None, entry.key
         found[entry.key] = b"".join(
             store.read(entry.key, BLOCK_BYTES, at) for at in range(0, entry.size_bytes, BLOCK_BYTES)
@@ -24,9 +26,7 @@ def objects_of(store: ArchiveStore) -> dict[str, bytes]:
 
 def manifests_of(objects: Mapping[str, bytes]) -> dict[str, Manifest]:
     """The manifests, by key."""
-    return {
-        key: Manifest.decode(data, key) for key, data in objects.items() if key.endswith(".json")
-    }
+    return {key: Manifest.decode(data, key) for key, data in objects.items() if is_manifest(key)}
 
 
 def payloads_of(objects: Mapping[str, bytes], partition_id: int = 0) -> dict[int, bytes]:

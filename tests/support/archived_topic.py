@@ -65,7 +65,7 @@ class MemoryStore:
         )
         assert data, f"{key}: an empty object"
         assert len(data) == size_bytes
-        assert archive.parse_key(key) is not None, key
+        assert archive.parse_key(key) is not None or archive.is_state(key), key
         self.objects[key] = data
         self.stored_bytes += len(data)
 
@@ -138,7 +138,7 @@ class ArchivedTopic(CleanedTopic):
         self.counters_of = Counters(self.counters, 0)
         lane = HereLane(self.store, disk)
         self.archiver = Archiver(
-            settings,
+            self.config,
             state=lambda: self.state,
             partitions=host.open,
             parts=self.parts,
@@ -178,22 +178,29 @@ class ArchivedTopic(CleanedTopic):
 
     def manifests(self) -> list[Manifest]:
         """Those in the archive, by name."""
-        keys = sorted(key for key in self.store.objects if key.endswith(".json"))
+        keys = sorted(filter(is_manifest, self.store.objects))
         return [Manifest.decode(self.store.objects[key], key) for key in keys]
 
     def kinds(self) -> list[str]:
-        """Endings of the objects, by name."""
-        return [key.rpartition(".")[2] for key in sorted(self.store.objects)]
+        """Endings of the objects of segments, by name."""
+        keys = sorted(key for key in self.store.objects if not archive.is_state(key))
+        return [key.rpartition(".")[2] for key in keys]
 
     def whole(self) -> list[tuple[int, int]]:
         """First and next offset of what each manifest names, of which all is there and right."""
         found = []
         for key in sorted(self.store.objects):
-            if key.endswith(".json"):
+            if is_manifest(key):
                 manifest = Manifest.decode(self.store.objects[key], key)
                 check_copy(self.store.objects, key, manifest)
                 found.append((manifest.first_offset, manifest.next_offset))
         return found
+
+
+def is_manifest(key: str) -> bool:
+    """Whether an object says what a segment holds."""
+    named = archive.parse_key(key)
+    return named is not None and named.kind == "json"
 
 
 def check_copy(objects: dict[str, bytes], key: str, manifest: Manifest) -> None:

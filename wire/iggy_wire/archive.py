@@ -9,6 +9,10 @@ plain copy of it is a data directory again:
         {first offset}.{position}.part    a piece of the log that is written now, from that byte on
         {first offset}.json               the manifest, written last: without it there is no segment
 
+        offsets.json                      what consumers and groups have stored
+    metadata/snapshot                     streams, topics, users, groups, as a broker keeps them
+    owner.json                            which data directory copies to this archive
+
 Offsets and positions have 20 digits. Where the archive has a topic of that number from another life
 already, the new one's folder is `{topic}.{incarnation}`; after a purge `{topic}.{incarnation}-{how
 often it was emptied}`.
@@ -32,12 +36,20 @@ MANIFEST_BYTES_MAX: Final = 1 << 20
 PIECES_MAX: Final = 1024
 """Of one segment: pieces are joined before there are so many."""
 
+METADATA_KEY: Final = "metadata/snapshot"
+OWNER_KEY: Final = "owner.json"
+
 _DIGITS: Final = 20
 _NUMBER: Final = msgspec.Meta(ge=0, le=(1 << 63) - 1)
 _HASH: Final = msgspec.Meta(pattern="^[0-9a-f]{16}$")
 _NAME: Final = re.compile(
     r"(?P<folder>streams/\d+/topics/\d+(?:\.\d+(?:-\d+)?)?/partitions/\d+)/"
     r"(?P<first>\d{20})(?:\.(?P<position>\d{20}))?\.(?P<kind>log|index|part|json)",
+    re.ASCII,
+)
+
+_STATE: Final = re.compile(
+    r"\d+_state/snapshot|streams/\d+/topics/\d+(?:\.\d+(?:-\d+)?)?/partitions/\d+/offsets\.json",
     re.ASCII,
 )
 
@@ -173,6 +185,21 @@ def manifest_key(folder: str, first_offset: int) -> str:
 def piece_key(folder: str, first_offset: int, position: int) -> str:
     """Of a piece of a log that is being written."""
     return f"{folder}/{first_offset:0{_DIGITS}d}.{position:0{_DIGITS}d}.part"
+
+
+def offsets_key(folder: str) -> str:
+    """Of the stored offsets of a partition."""
+    return f"{folder}/offsets.json"
+
+
+def kept_metadata_key(at_us: int) -> str:
+    """Of metadata as they were then, which stay."""
+    return f"{at_us}_state/snapshot"
+
+
+def is_state(key: str) -> bool:
+    """Whether an object is none of a segment's, and ours."""
+    return key in (METADATA_KEY, OWNER_KEY) or _STATE.fullmatch(key) is not None
 
 
 class Named(msgspec.Struct, frozen=True):

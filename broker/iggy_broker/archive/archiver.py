@@ -1,8 +1,9 @@
 """The archiver of one shard: what is copied when, and what happens when that fails.
 
 Two lanes with a thread each: sealed segments, and (with continuous) what is written now, so that no
-large copy keeps the newest messages waiting. The lanes never have the same segment: a sealed one
-whose pieces lack their end is the tail lane's, until they are whole.
+large copy keeps the newest messages waiting; metadata and stored offsets go with the latter. The
+lanes never have the same segment: a sealed one whose pieces lack their end is the tail lane's,
+until they are whole.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Final, Protocol, TypeVar
 from iggy_broker.archive.copies import Copies, active_extent, life_of, whole
 from iggy_broker.archive.copying import Copied, Vanished, Where, copy_sealed, copy_tail
 from iggy_broker.archive.finding import Asked, find
-from iggy_broker.archive.patience import AGAIN_S_MAX, AGAIN_S_MIN, Patience
+from iggy_broker.archive.patience import Patience
 from iggy_broker.archive.plan import Extent, archived_end
+from iggy_broker.archive.standing import Standing
+from iggy_broker.archive.state_copies import StateCopies
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
-from iggy_broker.config_maintenance import Archiver as Settings
+from iggy_broker.config_sections import Config
 from iggy_broker.logs import event
 from iggy_broker.metadata.model import State
 from iggy_broker.metadata.placement import unpack
@@ -27,7 +30,7 @@ from iggy_broker.metrics import Counters
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.gate import EVERYTHING
 from iggy_broker.storage.partition import Partition, StorageParts
-from iggy_wire.archive import Life
+from iggy_wire.archive import METADATA_KEY, Life
 
 LOOK_S: Final = 1.0
 """How soon a segment is seen that is to be copied."""
@@ -38,6 +41,7 @@ BETWEEN_TURNS: Final = 64
 T = TypeVar("T")
 Step = Callable[[int, Partition], Awaitable[bool]]
 
+_METADATA: Final = -1  # in place of a packed name
 _NOTHING: Final = Copies(Life(0, 0))
 
 logger = logging.getLogger(__name__)
@@ -55,7 +59,7 @@ class Archiver:
 
     def __init__(
         self,
-        settings: Settings,
+        config: Config,
         *,
         state: Callable[[], State],
         partitions: Mapping[int, Partition],
@@ -64,7 +68,8 @@ class Archiver:
         counters: Counters,
     ) -> None:
         """`partitions` are those of the shard, by packed name; `lanes`: for sealed, for tails."""
-        self._settings = settings
+        self._maintenance = maintenance = config.data_maintenance
+        self._settings = maintenance.archiver
         self._state = state
         self._partitions = partitions
         self._clock = parts.clock
@@ -74,16 +79,37 @@ class Archiver:
         self._copies: dict[int, Copies] = {}
         self._patience = Patience()
         self._tail_patience = Patience()
+        self._state_patience = Patience()
+        self._state_copies = StateCopies(
+            maintenance.state,
+            state=state,
+            look=lambda packed, partition: self._look(packed, partition, self._tail_lane),
+            run=self._tail_lane.run,
+            clock=parts.clock,
+        )
+        self._standing = Standing(
+            str(config.system.path),
+            lane=self._lane,
+            clock=parts.clock,
+            gate=parts.gate,
+            counters=counters,
+        )
         self._whole_at_s = self._now_s()
 
     async def run(self, *, is_first: bool) -> None:
         """Until cancelled. The first shard tidies up what an earlier run left, before all copy."""
-        await (self._check() if is_first else self._wait_for_check())
+        self._standing.is_first = is_first
+        await self._standing.settle()
         self._whole_at_s = self._now_s()
         interval_s = self._settings.interval_us / 1_000_000
         lanes = [self._repeat(self._sealed_until_done, min(LOOK_S, interval_s))]
         if self._settings.continuous:
             lanes.append(self._repeat(self.tails_pass, interval_s))
+        if self._maintenance.state.archiver_enabled:
+            state_s = self._maintenance.state_interval_us / 1_000_000
+            lanes.append(self._repeat(self.state_pass, state_s))
+        if is_first:
+            lanes.append(self._standing.watch(interval_s))
         await asyncio.gather(*lanes)
 
     async def sealed_pass(self) -> bool:
@@ -108,28 +134,15 @@ class Archiver:
         if not self._tail_patience.is_failing:
             self._whole_at_s = began_s
 
+    async def state_pass(self) -> None:
+        """Metadata, if this is the first shard, and stored offsets, as far as they have changed."""
+        self._state_patience.keep({_METADATA, *self._partitions})
+        if self._standing.is_first and self._state_patience.may(_METADATA, self._now_s()):
+            work = self._state_copies.copy_metadata()
+            await self._try(_METADATA, METADATA_KEY, self._counted(work), self._state_patience)
+        await self._each(self._copy_offsets, self._state_patience)
+
     # -- passes --------------------------------------------------------------------------------
-
-    async def _check(self) -> None:
-        pause_s = AGAIN_S_MIN
-        while True:
-            try:
-                await self._lane.run(lambda store, disk: store.check())
-            except (ArchiveError, OSError) as error:
-                self._counters.archiver_failing = 1
-                self._gate.is_stuck = True
-                self._tell_failed("check", error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, AGAIN_S_MAX)
-                continue
-            self._note_health()
-            self._counters.archiver_checked = 1
-            return
-
-    async def _wait_for_check(self) -> None:
-        # In memory that another process writes: nobody would wake us.
-        while not self._counters.shared.values("archiver_checked")[0]:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S)
 
     async def _sealed_until_done(self) -> None:
         while await self.sealed_pass():
@@ -138,7 +151,12 @@ class Archiver:
     async def _repeat(self, step: Callable[[], Awaitable[None]], interval_s: float) -> None:
         while True:
             began_s = self._now_s()
-            await step()
+            if self._standing.may_copy:
+                await step()
+            else:  # who has it may write to it: what we knew of it counts no more
+                self._copies.clear()
+                self._state_copies.forget()
+                self._note_health()
             await asyncio.sleep(max(interval_s - (self._now_s() - began_s), interval_s / 10))
 
     async def _each(self, step: Step, patience: Patience) -> bool:
@@ -151,28 +169,29 @@ class Archiver:
             partition = self._partitions.get(packed)
             if partition is None or partition.fenced or not patience.may(packed, self._now_s()):
                 continue
-            worked |= await self._try(packed, partition, step, patience)
+            work = step(packed, partition)
+            worked |= await self._try(packed, partition.place.folder, work, patience)
             if patience.is_exhausted:
                 break
         self._note_health()
         return worked
 
-    async def _try(self, packed: int, partition: Partition, step: Step, patience: Patience) -> bool:
+    async def _try(self, packed: int, what: str, work: Awaitable[bool], patience: Patience) -> bool:
         try:
-            worked = await step(packed, partition)
+            worked = await work
         except Vanished as gone:
             self._counters.archiver_vanished_total += 1
-            told = event("segment_vanished", folder=partition.place.folder)
+            told = event("segment_vanished", folder=what)
             logger.debug("= %s", gone, extra=told)
             return False
         except (ArchiveError, OSError) as error:
             patience.failed(packed, self._now_s())
             self._counters.archiver_failures_total += 1
-            self._tell_failed(partition.place.folder, error)
+            self._tell_failed(what, error)
             return False
         if patience.good(packed):
-            told = event("archive_works", folder=partition.place.folder)
-            logger.info("= %s: copied again", partition.place.folder, extra=told)
+            told = event("archive_works", folder=what)
+            logger.info("= %s: copied again", what, extra=told)
         return worked
 
     # -- steps ---------------------------------------------------------------------------------
@@ -236,6 +255,15 @@ class Archiver:
             copies.in_tail_lane = None
         self._count(copied)
 
+    async def _copy_offsets(self, packed: int, partition: Partition) -> bool:
+        return await self._counted(self._state_copies.copy_offsets(packed, partition))
+
+    async def _counted(self, work: Awaitable[Copied | None]) -> bool:
+        copied = await work
+        if copied is not None:
+            self._count(copied)
+        return copied is not None
+
     async def _look(self, packed: int, partition: Partition, lane: Lane) -> Copies | None:
         """What the archive has of a partition; it is asked once for each life. None: it is gone."""
         life = life_of(partition)
@@ -249,6 +277,7 @@ class Archiver:
                     return None
                 found = await lane.run(partial(find, asked=asked))
                 copies.archived = found.archived
+                copies.has_offsets = found.has_offsets
                 copies.tails = {found.tail.extent.first_offset: found.tail} if found.tail else {}
                 copies.folder = found.folder
                 self._open_gate(partition, copies)
@@ -314,7 +343,8 @@ class Archiver:
         self._counters.archiver_last_copy_seconds = self._clock.now_us()
 
     def _note_health(self) -> None:
-        failing = self._patience.is_failing or self._tail_patience.is_failing
+        all_patience = (self._patience, self._tail_patience, self._state_patience)
+        failing = not self._standing.may_copy or any(one.is_failing for one in all_patience)
         self._gate.is_stuck = failing
         self._counters.archiver_failing = int(failing)
         if self._settings.continuous:

@@ -31,6 +31,10 @@ class Copies:
     """The same of the other lane."""
     vanished: set[int] = field(default_factory=set)
     """First offsets of segments whose files are gone, or cut, although the log has them."""
+    has_offsets: bool = False
+    """Whether stored offsets are there."""
+    offsets_changes: int = -1
+    """Up to which change of them."""
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def due(self, log: PartitionLog, wanted: int) -> Extent | None:

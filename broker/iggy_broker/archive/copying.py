@@ -180,8 +180,11 @@ def _write(store: ArchiveStore, where: Where, manifest: Manifest) -> None:
     """The last step: from here on the archive has it."""
     if not where.is_current():
         raise Vanished(f"{where.disk_folder}: emptied or deleted while it was copied")
-    data = manifest.encode()
-    key = archive.manifest_key(where.folder, manifest.first_offset)
+    store_small(store, archive.manifest_key(where.folder, manifest.first_offset), manifest.encode())
+
+
+def store_small(store: ArchiveStore, key: str, data: bytes) -> None:
+    """Store an object that can be read back as it was. ArchiveError."""
     put_bytes(store, key, data)
     if _read_back(store, key, len(data)) != digest(_of(data), len(data)):
         raise ArchiveError(f"the archive does not give {key} as it was stored")

@@ -40,12 +40,15 @@ class Found:
     """Where sealed segments end that have a copy, by first offset."""
     tail: Tail | None = None
     """Of the active segment."""
+    has_offsets: bool = False
+    """Whether stored offsets are there."""
 
 
 def find(store: ArchiveStore, disk: Disk, asked: Asked) -> Found:
     """Look. ArchiveError: the archive does not say."""
     found = Found(_folder(store, asked))
     sizes = {entry.key: entry.size_bytes for entry in store.entries(f"{found.folder}/")}
+    found.has_offsets = archive.offsets_key(found.folder) in sizes
     for segment in asked.sealed:
         manifest = _manifest(store, sizes, found.folder, segment.first_offset)
         if manifest is None or not is_copy_of(manifest, asked.life, segment):

@@ -65,12 +65,11 @@ def archiver_with_lanes(
     counters: Counters,
 ) -> tuple[Archiver, Callable[[], None]]:
     """The archiver of a shard, to be run, and what ends its lanes."""
-    settings = config.data_maintenance.archiver
-    opened = partial(open_store, settings, config.system.path)
+    opened = partial(open_store, config.data_maintenance.archiver, config.system.path)
     sealed = make_lane("archive", opened)
     tails = make_lane("archive-tails", opened)
     archiver = Archiver(
-        settings,
+        config,
         state=state,
         partitions=partitions,
         parts=parts,

@@ -50,7 +50,11 @@ def read_snapshot(disk: Disk, path: str) -> State:
     """The state in a snapshot file; an empty one if it is missing. MetadataDamaged, OSError."""
     if not disk.exists(path):
         return State()
-    data = disk.read_file(path, bytes_max=SNAPSHOT_BYTES_MAX + 1)
+    return decode_snapshot(disk.read_file(path, bytes_max=SNAPSHOT_BYTES_MAX + 1), path)
+
+
+def decode_snapshot(data: bytes, path: str) -> State:
+    """The state in the bytes of such a file; `path` is for errors. MetadataDamaged."""
     check_head(data, _MAGIC, path)
     body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     if xxh3_64(body).to_bytes(_CHECKSUM_BYTES, "little") != checksum:

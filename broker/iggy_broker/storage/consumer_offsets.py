@@ -40,6 +40,7 @@ class ConsumerOffsets:
     """Offsets by consumer. Every change is in the page cache when the call returns."""
 
     __slots__ = (
+        "_changes",
         "_dirty",
         "_disk",
         "_files",
@@ -58,6 +59,7 @@ class ConsumerOffsets:
         self._folder = f"{partition_folder}/{layout.OFFSETS_FOLDER}"
         self._warn = warn
         self._offsets: dict[ConsumerKey, int] = {}
+        self._changes = 0
         self._files: dict[ConsumerKey, File] = {}
         self._dirty: dict[ConsumerKey, None] = {}
         self._folders_dirty: set[str] = set()
@@ -79,6 +81,15 @@ class ConsumerOffsets:
     def __len__(self) -> int:
         """How many are stored."""
         return len(self._offsets) + len(self._unread)
+
+    @property
+    def changes(self) -> int:
+        """Another number whenever something was stored or deleted."""
+        return self._changes
+
+    def all(self) -> dict[ConsumerKey, int] | None:
+        """All as they are now; None while the disk cannot read some of them."""
+        return None if self._unlisted or self._unread else dict(self._offsets)
 
     def get(self, key: ConsumerKey) -> int | None:
         """The stored offset, if any. Reject 3020 if the disk cannot read it."""
@@ -120,6 +131,7 @@ class ConsumerOffsets:
             code = ErrorCode.CANNOT_OPEN_CONSUMER_OFFSETS_FILE
             raise Reject(code, f"{self._path(key)}: {error}") from error
         self._offsets[key] = offset
+        self._changes += 1
         self._dirty[key] = None
         self._unread.pop(key, None)
 
@@ -191,6 +203,7 @@ class ConsumerOffsets:
         self._folders_dirty.add(self._kind_folder(key.kind))
 
     def _forget(self, key: ConsumerKey) -> None:
+        self._changes += 1
         self._offsets.pop(key, None)
         self._unread.pop(key, None)
         self._dirty.pop(key, None)

@@ -40,7 +40,7 @@ class TurnsLane:
 
 def with_turns(topic: ArchivedTopic, chance: random.Random) -> Archiver:
     return Archiver(
-        topic.config.data_maintenance.archiver,
+        topic.config,
         state=lambda: topic.state,
         partitions=topic.host.open,
         parts=topic.parts,

@@ -1,0 +1,98 @@
+"""Whose archive it is: one data directory copies to an archive, and no other.
+
+The directory notes an id and a generation; the archive has those of the one that copies to it. A
+restored directory has the next generation: when its broker starts, the archive is its own, and a
+broker of the former one that still runs sees that and copies nothing any more. Blocking, for a
+thread.
+"""
+
+from __future__ import annotations
+
+import secrets
+from enum import Enum, auto
+from typing import Final
+
+from iggy_broker.archive.copying import store_small
+from iggy_broker.archive.state_objects import OWNER_BYTES_MAX, Owner, encode
+from iggy_broker.archive.store import ArchiveError, ArchiveStore
+from iggy_broker.storage.disk import Disk
+from iggy_wire.archive import OWNER_KEY
+from iggy_wire.errors import WireError
+
+OWNER_FILE: Final = "archive_owner.json"
+"""In the data directory."""
+
+
+class NotOurs(ArchiveError):
+    """The archive is that of another data directory."""
+
+
+class Claim(Enum):
+    """What a data directory may do with an archive."""
+
+    OURS = auto()
+    TAKE = auto()
+    TAKEN = auto()
+
+
+def judge(ours: Owner | None, there: Owner | None) -> Claim:
+    """Compare what the data directory and what the archive say; None: nothing."""
+    if there is None:
+        return Claim.TAKE
+    if ours is None:
+        return Claim.TAKEN
+    if ours.id == there.id:
+        return Claim.OURS
+    return Claim.TAKE if ours.generation > there.generation else Claim.TAKEN
+
+
+def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int) -> None:
+    """Make sure that the data directory `root` may copy.
+
+    NotOurs, ArchiveError, OSError, StorageFailed.
+    """
+    ours, there = read_note(disk, root), read_owner(store)
+    verdict = judge(ours, there)
+    if verdict is Claim.TAKEN:
+        assert there is not None, "as judged"
+        raise NotOurs(
+            f"it is the archive of another data directory (generation {there.generation}): name"
+            " another one, restore from this one, or, if that directory is no more, remove"
+            f" {OWNER_KEY} from it"
+        )
+    if ours is None:
+        ours = successor(None, now_us=now_us)
+        write_note(disk, root, ours)
+    if verdict is Claim.TAKE:
+        store_small(store, OWNER_KEY, encode(ours))
+
+
+def successor(there: Owner | None, *, now_us: int) -> Owner:
+    """A directory that takes an archive over."""
+    generation = 1 if there is None else there.generation + 1
+    return Owner(id=secrets.token_hex(16), generation=generation, since_us=now_us)
+
+
+def read_owner(store: ArchiveStore) -> Owner | None:
+    """Whose archive it is; None: nobody's. ArchiveError."""
+    try:
+        data = store.read(OWNER_KEY, OWNER_BYTES_MAX, 0)
+        return Owner.decode(data, OWNER_KEY)
+    except FileNotFoundError:
+        return None
+    except WireError as error:
+        raise ArchiveError(f"the archive is not to be used: {error}: repair or remove it") from None
+
+
+def read_note(disk: Disk, root: str) -> Owner | None:
+    """What the data directory `root` says of itself; None: nothing, or nothing sound."""
+    path = f"{root}/{OWNER_FILE}"
+    try:
+        return Owner.decode(disk.read_file(path, bytes_max=OWNER_BYTES_MAX), path)
+    except (FileNotFoundError, WireError):
+        return None
+
+
+def write_note(disk: Disk, root: str, owner: Owner) -> None:
+    """Note it, durably. OSError, StorageFailed."""
+    disk.write_file(f"{root}/{OWNER_FILE}", encode(owner), sync=True)

@@ -1,0 +1,162 @@
+"""Metadata and stored offsets in the archive, and whose archive it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from archived_topic import CONTINUOUS, ArchivedTopic, MemoryStore
+from cleaned_topic import READER
+from iggy_broker.archive.owner import (
+    Claim,
+    NotOurs,
+    claim,
+    judge,
+    read_note,
+    read_owner,
+    successor,
+    write_note,
+)
+from iggy_broker.archive.state_objects import Owner, StoredOffsets, encode
+from iggy_broker.archive.store import ArchiveError
+from iggy_broker.metadata import changes
+from iggy_broker.metadata.snapshot import decode_snapshot, encode_snapshot
+from iggy_broker.storage.consumer_offsets import ConsumerKey
+from iggy_wire.archive import METADATA_KEY, OWNER_KEY, is_state
+from simulated_disk import SimulatedDisk
+
+GROUP = ConsumerKey(2, 7)
+OFFSETS_KEY = "streams/0/topics/0/partitions/0/offsets.json"
+
+
+def copy_state(topic: ArchivedTopic) -> None:
+    asyncio.run(topic.archiver.state_pass())
+
+
+def offsets(topic: ArchivedTopic) -> StoredOffsets:
+    return StoredOffsets.decode(topic.store.objects[OFFSETS_KEY], OFFSETS_KEY)
+
+
+@pytest.mark.parametrize("settings", [CONTINUOUS, {}], ids=["continuous", "when due"])
+def test_offsets_are_replaced_when_they_change_and_not_else(settings: dict[str, str]) -> None:
+    topic = ArchivedTopic(settings=settings)
+    copy_state(topic)
+    assert OFFSETS_KEY not in topic.store.objects
+
+    topic.send(10)
+    topic.send(10)
+    topic.sync()
+    topic.partition().store_offset(READER, 1)
+    topic.partition().store_offset(GROUP, 0)
+    copy_state(topic)
+    assert (offsets(topic).consumers, offsets(topic).groups) == ({1: 1}, {7: 0})
+    assert offsets(topic).incarnation == topic.partition().place.incarnation
+
+    stored_bytes = topic.store.stored_bytes
+    copy_state(topic)
+    assert topic.store.stored_bytes == stored_bytes
+
+    topic.restart()
+    topic.partition().delete_offset(READER)
+    copy_state(topic)
+    assert (offsets(topic).consumers, offsets(topic).groups) == ({}, {})
+
+
+def test_metadata_are_replaced_when_they_change_and_not_else() -> None:
+    topic = ArchivedTopic()
+    copy_state(topic)
+    assert decode_snapshot(topic.store.objects[METADATA_KEY], METADATA_KEY) == topic.state
+    stored_bytes = topic.store.stored_bytes
+    copy_state(topic)
+    assert topic.store.stored_bytes == stored_bytes
+
+    topic.change(changes.CreateStream("another"))
+    copy_state(topic)
+    assert topic.store.objects[METADATA_KEY] == encode_snapshot(topic.state)
+    assert list(topic.store.objects) == [METADATA_KEY]
+
+
+def test_earlier_metadata_stay_when_that_is_wanted() -> None:
+    topic = ArchivedTopic(settings={"IGGY_DATA_MAINTENANCE_STATE_OVERWRITE": "false"})
+    copy_state(topic)
+    topic.clock.pass_s(1)
+    topic.change(changes.CreateStream("another"))
+    copy_state(topic)
+    kept = [key for key in topic.store.objects if key != METADATA_KEY]
+    assert len(kept) == 2
+    assert all(is_state(key) for key in kept)
+    assert topic.store.objects[kept[1]] == topic.store.objects[METADATA_KEY]
+
+
+def test_what_cannot_be_copied_is_copied_later() -> None:
+    topic = ArchivedTopic()
+    topic.send(10)
+    topic.partition().store_offset(READER, 0)
+    topic.store.is_down = True
+    copy_state(topic)
+    assert topic.counters_of.archiver_failing == 1
+    topic.store.is_down = False
+    topic.clock.pass_s(60)
+    copy_state(topic)
+    assert topic.counters_of.archiver_failing == 0
+    assert offsets(topic).consumers == {1: 0}
+
+
+# -- the owner ---------------------------------------------------------------------------------
+
+
+def owner(number: int, generation: int) -> Owner:
+    return Owner(id=f"{number:032x}", generation=generation)
+
+
+@pytest.mark.parametrize(
+    ("ours", "there", "verdict"),
+    [
+        (None, None, Claim.TAKE),
+        (owner(1, 1), None, Claim.TAKE),
+        (owner(1, 1), owner(1, 1), Claim.OURS),
+        (owner(2, 2), owner(1, 1), Claim.TAKE),
+        (owner(1, 1), owner(2, 2), Claim.TAKEN),
+        (owner(2, 2), owner(3, 2), Claim.TAKEN),
+        (None, owner(1, 1), Claim.TAKEN),
+    ],
+)
+def test_of_two_directories_the_later_one_has_the_archive(
+    ours: Owner | None, there: Owner | None, verdict: Claim
+) -> None:
+    assert judge(ours, there) is verdict
+
+
+def test_an_archive_goes_from_one_directory_to_the_next() -> None:
+    store, former, next_one, stranger = MemoryStore(), *(new_disk() for _ in range(3))
+    take: Callable[[SimulatedDisk], None] = lambda disk: claim(store, disk, "/data", now_us=5)  # noqa: E731
+    take(former)
+    take(former)
+    assert read_owner(store) == read_note(former, "/data")
+    with pytest.raises(NotOurs, match="another data directory"):
+        take(stranger)
+    assert read_note(stranger, "/data") is None
+
+    write_note(next_one, "/data", successor(read_owner(store), now_us=6))
+    take(former)
+    take(next_one)
+    with pytest.raises(NotOurs, match="generation 2"):
+        take(former)
+
+
+def new_disk() -> SimulatedDisk:
+    disk = SimulatedDisk(0)
+    disk.make_folders("/data")
+    return disk
+
+
+def test_an_owner_that_cannot_be_read_is_nobody_elses_to_replace() -> None:
+    store = MemoryStore()
+    store.objects[OWNER_KEY] = b"{}"
+    with pytest.raises(ArchiveError, match=r"owner\.json"):
+        claim(store, new_disk(), "/data", now_us=5)
+    store.objects[OWNER_KEY] = encode(owner(1, 1)).replace(b'"format": 1', b'"format": 2')
+    with pytest.raises(ArchiveError, match="format 2"):
+        claim(store, new_disk(), "/data", now_us=5)
