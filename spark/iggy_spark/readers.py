@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from iggy_spark import collector, offsets, pushdown, starts
+from iggy_spark import offsets, pushdown, starts, worker_memory
 from iggy_spark.batch_size import BatchSize
 from iggy_spark.batches import record_batches
 from iggy_spark.errors import BrokerUnavailable, OptionError
@@ -59,7 +59,7 @@ class RangeReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one range, in offset order."""
-        collector.settle()
+        worker_memory.settle()
         if isinstance(partition, RangePartition):  # Spark makes one task up if there is none
             yield from record_batches(self._options.for_topic(partition.topic), partition.wanted)
 
