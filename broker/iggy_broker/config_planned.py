@@ -12,7 +12,6 @@ _TLS: Final = "enabled self_signed cert_file key_file ca_file"
 
 _NAMES: Final[dict[str, str]] = {
     "tcp": "ipv6",
-    "tcp.tls": _TLS,
     "http": "enabled address max_request_size web_ui",
     "http.cors": "enabled allowed_methods allowed_origins allowed_headers exposed_headers "
     "allow_credentials allow_private_network",

@@ -21,6 +21,7 @@ from iggy_broker.config_data import (
 )
 from iggy_broker.config_keys import Key, Section, Setting, keys_of
 from iggy_broker.config_maintenance import DataMaintenance
+from iggy_broker.config_transports import Tls
 from iggy_broker.config_values import SECOND_US, Address, Secret
 
 SHARDS_MAX: Final = 64  # a socket pair for every pair of shards
@@ -38,7 +39,7 @@ class Tcp(Section, frozen=True):
         Setting(
             values.address,
             "Where to listen, host:port; port 0 lets the system pick. Loopback until you decide "
-            "otherwise: there is no TLS on it.",
+            "otherwise.",
         ),
     ] = Address("127.0.0.1", 8090)
     advertised_address: Annotated[
@@ -49,6 +50,7 @@ class Tcp(Section, frozen=True):
             "this node by another name than it listens on.",
         ),
     ] = ""
+    tls: Tls = Tls()
 
 
 class Monitoring(Section, frozen=True):

@@ -1,4 +1,7 @@
-"""The exceptions that the broker turns into a reply. Anything else that escapes is our bug."""
+"""What is refused: to a client by a reply, to whoever starts the broker by a line.
+
+Anything else that escapes while a request is served is our bug.
+"""
 
 from iggy_wire.errors import ErrorCode
 
@@ -19,3 +22,7 @@ class Reject(Exception):
 
 class Deny(Reject):
     """A refusal before anything could be logged: it travels in the status word, always."""
+
+
+class CertificateError(Exception):
+    """A certificate that cannot be used. The text says what is wrong and the way out."""

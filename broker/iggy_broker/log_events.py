@@ -35,6 +35,12 @@ EVENTS: Final[dict[str, Event]] = {
     "crashed": Event("An exception that nobody caught."),
     "clock_jumped": Event("The wall clock was set."),
     "runtime_file_missing": Event("The file with the ports as bound could not be written yet."),
+    "certificate_loaded": Event(
+        "A listener uses this certificate from now on: fingerprint, end, whether it is our own."
+    ),
+    "certificate_refused": Event(
+        "New files of a certificate cannot be used; the one before stays.", limited=True
+    ),
     # What recovery decides: `folder` is the partition's.
     "tail_cut": Event("A torn or damaged tail was cut off; the bytes are kept in `kept_path`."),
     "segment_set_aside": Event("A segment behind a hole or damage is out of the log, and kept."),

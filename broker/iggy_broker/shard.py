@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -27,11 +27,11 @@ from iggy_broker.metadata.model import State
 from iggy_broker.metadata.options import node_settings
 from iggy_broker.metadata.replica import Follower, Replica, Writer
 from iggy_broker.metrics import PUBLISH_INTERVAL_S, Counters, SharedCounters
-from iggy_broker.net.connection import Connection
 from iggy_broker.net.context import Services
 from iggy_broker.net.edge import CONNECTIONS_MAX, HEARTBEAT_STEP, STALL_CHECK_S, Edge
 from iggy_broker.net.handlers.tokens import drop_expired_tokens
 from iggy_broker.net.intake import Landing
+from iggy_broker.net.listener import tls_of
 from iggy_broker.net.observer import Observer
 from iggy_broker.net.owner import ShardOwner
 from iggy_broker.net.peers import Link, Links
@@ -44,6 +44,10 @@ from iggy_broker.storage.partition import StorageParts
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.syncer import Syncer, run_saver
 from iggy_broker.surroundings import Surroundings
+from iggy_broker.transports import open_monitoring, open_transports
+
+if TYPE_CHECKING:
+    from iggy_broker.net.tls import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -64,12 +68,12 @@ class Plan:
     journal: Journal | None  # shard 0 only
     table: PartitionTable
     counters: SharedCounters
-    listener: socket.socket  # bound, not listening
+    listeners: dict[str, socket.socket]  # by name: bound, not listening
     monitoring: socket.socket | None  # shard 0 only
     links: dict[int, socket.socket]  # to every other shard
     doors: dict[int, socket.socket]  # to every other shard, for connections that move
     lifeline: int  # a pipe's reading end; its end means that the supervisor died
-    tcp_port: int
+    ports: dict[str, int]  # by the same names
     started_at_us: int
 
 
@@ -155,8 +159,10 @@ class Shard:
             partitions=host.open,
             counters=self._counters,
             started_at_us=plan.started_at_us,
-            tcp_port=plan.tcp_port,
+            ports=plan.ports,
         )
+        if tls_of(plan.config):
+            services.certificates = self._follow_certificates()
         self._look_after_groups(host, services)
         landing = Landing()
         edge = self._edge(services, landing, links)
@@ -168,12 +174,7 @@ class Shard:
         self._start_saver(host)
         self._maintain(host, replica, parts)
         if plan.monitoring is not None:
-            # Its HTTP library is as large as all the rest; the supervisor has imported it.
-            from iggy_broker.net.monitoring import Monitoring
-
-            monitoring = Monitoring(services, plan.counters)
-            await monitoring.start(plan.monitoring)
-            self._parts.push_async_callback(monitoring.close)
+            await open_monitoring(services, plan.counters, plan.monitoring, self._parts)
         return await self._accept(edge)
 
     async def _recover(self, host: OwnedPartitions) -> None:
@@ -257,10 +258,16 @@ class Shard:
         edge.doors = self._around.doors(edge, self._plan.doors)
         edge.doors.open()
         self._parts.callback(edge.doors.close)
-        if self._plan.config.tcp.enabled:
-            server = await self._around.listen(self._plan.listener, lambda: Connection(edge))
-            self._parts.callback(server.close)
+        await open_transports(edge, self._around, self._plan.listeners, self._parts)
         return edge
+
+    def _follow_certificates(self) -> Mapping[str, ListenerTls]:
+        # Large; the supervisor has imported it.
+        from iggy_broker.net.tls import Certificates
+
+        certificates = Certificates(self._plan.config, tells=self._plan.shard_id == 0)
+        self._keep(certificates.watch())
+        return certificates.listeners
 
     def _start_saver(self, host: OwnedPartitions) -> None:
         saver = self._plan.config.system.partition.message_saver

@@ -28,6 +28,7 @@ from iggy_broker import config as configuration
 from iggy_broker.clock import Clock, SystemClock
 from iggy_broker.config import Config
 from iggy_broker.cores import usable_cores
+from iggy_broker.errors import CertificateError
 from iggy_broker.heap import return_large_blocks
 from iggy_broker.logs import event
 from iggy_broker.metadata import recovery
@@ -35,7 +36,7 @@ from iggy_broker.metadata.journal import Journal, JournalFull
 from iggy_broker.metadata.model import State
 from iggy_broker.metadata.snapshot import MetadataDamaged
 from iggy_broker.metrics import SharedCounters
-from iggy_broker.net.listener import ListenError, bind_all
+from iggy_broker.net.listener import ListenError, addresses_of, bind_all, tls_of
 from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard
 from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
 from iggy_broker.storage.format_version import (
@@ -60,7 +61,7 @@ _READY_STEP_S: Final = 0.01
 _NOTE_STEP_S: Final = 1.0  # a full disk had no room for the file with the settings in force
 CANNOT_START: Final = (
     DirectoryLockedError, FormatVersionError, MetadataDamaged, JournalFull, StorageFailed,
-    ListenError, OSError,
+    ListenError, CertificateError, OSError,
 )  # fmt: skip
 
 
@@ -88,6 +89,9 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
         empty_directory(RealDisk(), str(config.system.path))
         logs.warn(logs.Note("directory_emptied", f"{config.system.path}: emptied, as was asked"))
     current_config_path(config.system.path).unlink(missing_ok=True)
+    if tls_of(config):
+        # Before the fork, to be shared, and because a certificate that is none stops the start.
+        importlib.import_module("iggy_broker.net.tls").prepare(config)
     state, log = recover(config, RealDisk(), SystemClock())
     shards_count = config.shards_count(usable_cores())
     counters = SharedCounters(shards_count)
@@ -150,9 +154,12 @@ def recover(config: Config, disk: Disk, clock: Clock) -> tuple[State, Journal]:
 def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Config, int]:
     """One plan per shard, the settings with ports as bound, and the writing end of the lifeline."""
     config, count = broker.config, broker.shards_count
-    tcp, monitoring = config.tcp.address, config.monitoring
-    listeners = bind_all(tcp.host, tcp.port, count, key="tcp.address")
-    port: int = listeners[0].getsockname()[1]
+    monitoring = config.monitoring
+    listeners = {
+        name: bind_all(address.host, address.port, count, key=f"{name}.address")
+        for name, address in addresses_of(config).items()
+    }
+    ports: dict[str, int] = {name: all_[0].getsockname()[1] for name, all_ in listeners.items()}
     watch = None
     if monitoring.enabled:
         address = monitoring.address
@@ -171,28 +178,28 @@ def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Con
             journal=log if shard == 0 else None,
             table=table,
             counters=broker.counters,
-            listener=listeners[shard],
+            listeners={name: sockets[shard] for name, sockets in listeners.items()},
             monitoring=watch if shard == 0 else None,
             links=links[shard],
             doors=doors[shard],
             lifeline=lifeline_end,
-            tcp_port=port,
+            ports=ports,
             started_at_us=started_at_us,
         )
         for shard in range(count)
     ]
-    return plans, _bound(config, port, watch), lifeline
+    return plans, _bound(config, ports, watch), lifeline
 
 
-def _bound(config: Config, port: int, watch: socket.socket | None) -> Config:
+def _bound(config: Config, ports: dict[str, int], watch: socket.socket | None) -> Config:
     """The settings with the ports that the system picked."""
     replace = msgspec.structs.replace
-    tcp = replace(config.tcp, address=replace(config.tcp.address, port=port))
-    monitoring = config.monitoring
-    if watch is not None:
-        address = replace(monitoring.address, port=watch.getsockname()[1])
-        monitoring = replace(monitoring, address=address)
-    return replace(config, tcp=tcp, monitoring=monitoring)
+    bound = ports if watch is None else ports | {"monitoring": watch.getsockname()[1]}
+    for name, port in bound.items():
+        section = getattr(config, name)
+        section = replace(section, address=replace(section.address, port=port))
+        config = replace(config, **{name: section})
+    return config
 
 
 def _pairs(count: int, kind: int) -> list[dict[int, socket.socket]]:
@@ -232,7 +239,8 @@ def _fork(broker: _Broker, plan: Plan, plans: list[Plan], *, lifeline: int) -> N
 
 def _close_sockets(plans: list[Plan]) -> None:
     for plan in plans:
-        for sock in (plan.listener, plan.monitoring, *plan.links.values(), *plan.doors.values()):
+        ways = (*plan.listeners.values(), *plan.links.values(), *plan.doors.values())
+        for sock in (plan.monitoring, *ways):
             if sock is not None:
                 sock.close()
 
@@ -273,7 +281,7 @@ def _announce(broker: _Broker, bound: Config) -> bool:
         "= ready",
         extra=event(
             "ready",
-            tcp=str(bound.tcp.address),
+            **{name: str(address) for name, address in addresses_of(bound).items()},
             monitoring=str(bound.monitoring.address) if bound.monitoring.enabled else None,
             shards=broker.shards_count,
         ),

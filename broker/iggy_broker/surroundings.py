@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -75,10 +76,13 @@ class Surroundings:
         await self.loop.create_unix_connection(partial(_same, link), sock=sock)
 
     async def listen(
-        self, listener: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]
+        self,
+        listener: socket.socket,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        context: ssl.SSLContext | None,
     ) -> Closeable:
-        """Accept clients from now on."""
-        return await listen(listener, protocol)
+        """Accept clients from now on; with TLS if there is a context."""
+        return await listen(listener, protocol, context)
 
     def doors(self, edge: Edge, doors: dict[int, socket.socket]) -> Doors:
         """The ways for connections to other shards, closed yet."""

@@ -118,7 +118,7 @@ def with_broker(root: Path, work: Callable[[Caller], Awaitable[None]], **environ
             partitions=host.open,
             counters=Counters(SharedCounters(1), 0),
             started_at_us=clock.now_us(),
-            tcp_port=8090,
+            ports={"tcp": 8090},
         )
         try:
             await work(Caller(services))

@@ -8,6 +8,7 @@ place in `_pending`, and further sends go on behind it; any other request waits 
 from __future__ import annotations
 
 import asyncio
+import math
 from struct import Struct
 from typing import Final, cast
 
@@ -23,6 +24,7 @@ from iggy_broker.net.requests import serve_request
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.session import Session, deny
 from iggy_broker.net.targets import Target
+from iggy_broker.net.wrapped import outbox_class
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import HEADER_BYTES, ZERO_16, RequestHeader, stamp_session
@@ -100,7 +102,9 @@ class Connection(Intake):
         if not self.session.address:
             peer = transport.get_extra_info("peername")
             self.session.address = f"{peer[0]}:{peer[1]}" if peer else ""
-        self._out = Outbox(transport, self._edge.unsent)
+        self._out = outbox_class(transport)(transport, self._edge.unsent)
+        if not self._out.is_movable:
+            self._stays_until_s = math.inf
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone: its session ends with it (Iggy protocol 0.11)."""

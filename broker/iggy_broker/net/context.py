@@ -13,7 +13,7 @@ option key that nobody knows, a partition count of 0).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from iggy_broker.net.clients import LoggedIn
     from iggy_broker.net.observer import Heard
     from iggy_broker.net.session import Session
+    from iggy_broker.net.tls import ListenerTls
     from iggy_broker.storage.partition import Partition
     from iggy_broker.storage.partition_table import PartitionTable
     from iggy_wire.header import RequestHeader
@@ -123,12 +124,13 @@ class Services:
     partitions: dict[int, Partition]  # owned by this shard, by packed key (placement.pack)
     counters: Counters  # shared by all shards
     started_at_us: int
-    tcp_port: int  # as bound
+    ports: Mapping[str, int]  # as bound, by the listener's name; tcp always
     poll_bytes_max: int = 63 << 20  # batches of one poll reply; official clients stop at 64 MiB
     rotations: dict[int, int] = field(default_factory=dict)  # round robin, by incarnation
     passwords: Passwords = field(default_factory=Passwords)
     clients: ClientTable = field(default_factory=NoClients)
     observer: Observes = field(default_factory=NoObserver)
+    certificates: Mapping[str, ListenerTls] = field(default_factory=dict)  # by listener
     members: Members = field(init=False)  # of consumer groups
 
     def __post_init__(self) -> None:

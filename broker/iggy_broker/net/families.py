@@ -104,6 +104,23 @@ def of_broker(services: Services, silent: int) -> Iterator[Family]:
     yield single(name, "gauge", "Shards that did not answer this scrape in time.", silent)
 
 
+def of_certificates(services: Services) -> Iterator[Family]:
+    """Those of the listeners that have TLS."""
+    listeners = services.certificates.items()
+    ends: list[Sample] = [
+        ("", labels(listener=name), one.facts.expires_s) for name, one in listeners
+    ]
+    description = "When the certificate of a listener ends, in seconds since 1970."
+    yield Family("iggy_certificate_expires_seconds", "gauge", description, ends)
+    looks: list[Sample] = [
+        ("", labels(listener=name, result=result), count)
+        for name, one in listeners
+        for result, count in (("loaded", one.reloads), ("refused", one.refusals))
+    ]
+    description = "Changed files of certificates, taken or not fit for use."
+    yield Family("iggy_certificate_reloads_total", "counter", description, looks)
+
+
 def of_disk(usage: tuple[int, int, int] | None) -> Iterator[Family]:
     """Total, used and free bytes of the volume; no samples while the disk does not answer."""
     for place, name in enumerate(("total", "usage", "free")):

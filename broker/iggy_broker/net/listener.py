@@ -11,13 +11,19 @@ import contextlib
 import errno
 import resource
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from iggy_broker.config import Config
+from iggy_broker.config_transports import Tls
+from iggy_broker.config_values import Address
 from iggy_broker.storage.disk import OPEN_FILES_MAX
 
 BACKLOG: Final = 4096  # connections that wait for accept; asyncio's own default of 100 loses SYNs
+HANDSHAKE_S_MAX: Final = 10.0  # of TLS; then the connection is closed
+SHUTDOWN_S_MAX: Final = 2.0  # for the last words of a TLS connection
 SPARE_FILES: Final = 512  # descriptors for links, slow readers and moments; a quarter if few
 FILES_UNLIMITED: Final = 1 << 20  # as good as no limit: connections and logs have their own
 
@@ -48,12 +54,34 @@ def bind_all(host: str, port: int, count: int, *, key: str) -> list[socket.socke
     return sockets
 
 
+def addresses_of(config: Config) -> dict[str, Address]:
+    """Where clients are listened for, by the name of the settings' table. TCP always has a port."""
+    return {"tcp": config.tcp.address}
+
+
+def tls_of(config: Config) -> dict[str, Tls]:
+    """The listeners that are on and have TLS, by the same names."""
+    found = {"tcp": (config.tcp.enabled, config.tcp.tls)}
+    return {name: tls for name, (is_on, tls) in found.items() if is_on and tls.enabled}
+
+
 async def listen(
-    sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]
+    sock: socket.socket,
+    protocol: Callable[[], asyncio.BaseProtocol],
+    context: ssl.SSLContext | None = None,
 ) -> asyncio.AbstractServer:
-    """Accept on a bound socket from now on."""
+    """Accept on a bound socket from now on, with TLS if there is a context for it."""
     loop = asyncio.get_running_loop()
-    return await loop.create_server(protocol, sock=sock, backlog=BACKLOG)
+    if context is None:
+        return await loop.create_server(protocol, sock=sock, backlog=BACKLOG)
+    return await loop.create_server(
+        protocol,
+        sock=sock,
+        backlog=BACKLOG,
+        ssl=context,
+        ssl_handshake_timeout=HANDSHAKE_S_MAX,
+        ssl_shutdown_timeout=SHUTDOWN_S_MAX,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ class Monitoring:
             *census.families(),
             *families.of_metadata(services),
             *families.of_broker(services, len(heard.silent)),
+            *families.of_certificates(services),
             *families.of_disk(await self._disk_usage()),
         ]
         description = "Requests to the listener of probes and metrics."

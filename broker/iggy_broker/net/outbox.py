@@ -77,15 +77,6 @@ class Direct(Protocol):
         ...
 
 
-def _direct(transport: asyncio.Transport) -> Direct:
-    given: Direct | None = transport.get_extra_info("direct")  # transports that have no socket
-    if given is not None:
-        return given
-    sock = transport.get_extra_info("socket")
-    # A second object on the same descriptor; `close` detaches it, so it never closes anything.
-    return socket.socket(sock.family, sock.type, sock.proto, sock.fileno())
-
-
 class Outbox:
     """The writing half of one socket."""
 
@@ -93,14 +84,15 @@ class Outbox:
         "_descriptor", "_is_over", "_seen_turns", "_socket", "_transport", "_turns", "_unsent",
         "_waiting", "clogged", "queued_bytes",
     )  # fmt: skip
+    _queue_bytes = 0  # that the transport may have queued before it says that it is clogged
 
     def __init__(self, transport: asyncio.Transport, unsent: Unsent | None = None) -> None:
         """Take over the writing half of a connected transport. `unsent` counts what waits."""
-        transport.set_write_buffer_limits(high=0)
+        transport.set_write_buffer_limits(high=self._queue_bytes)
         self._transport = transport
         self._unsent = unsent
         self._is_over = False  # nothing waits any more: it would wait for ever
-        self._socket = _direct(transport)
+        self._socket = self._direct(transport)
         self._descriptor: int = self._socket.fileno()
         self._waiting: list[_Waiting] = []  # short, and an empty one is small: clients are many
         self.clogged = False  # the transport has bytes queued
@@ -165,7 +157,20 @@ class Outbox:
         before, self._seen_turns = self._seen_turns, self._turns
         return self.clogged and bool(self._waiting) and before == self._turns
 
+    @property
+    def is_movable(self) -> bool:
+        """Whether the descriptor is all that another process needs to go on."""
+        return True
+
     # -- inside --------------------------------------------------------------------------------
+
+    def _direct(self, transport: asyncio.Transport) -> Direct:
+        given: Direct | None = transport.get_extra_info("direct")  # transports that have no socket
+        if given is not None:
+            return given
+        sock = transport.get_extra_info("socket")
+        # A second object on the same descriptor; `close` detaches it, so it never closes anything.
+        return socket.socket(sock.family, sock.type, sock.proto, sock.fileno())
 
     def _drop_all(self) -> None:
         self._is_over = self.clogged = True

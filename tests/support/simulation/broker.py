@@ -157,7 +157,10 @@ class SimulatedSurroundings(Surroundings):
     async def connect(self, link: Link, sock: Any) -> None:
         await link_up(link, cast(Socket, sock))
 
-    async def listen(self, listener: Any, protocol: Callable[[], Any]) -> Closeable:
+    async def listen(
+        self, listener: Any, protocol: Callable[[], Any], context: object
+    ) -> Closeable:
+        del context
         return listen(self._broker.network, self._simulated, self._shard, protocol)
 
     def doors(self, edge: Edge, doors: dict[int, Any]) -> Doors:
@@ -228,12 +231,12 @@ class SimulatedBroker:
                 journal=journal if shard == 0 else None,
                 table=table,
                 counters=self.counters,
-                listener=cast(Any, None),
+                listeners={"tcp": cast(Any, None)},
                 monitoring=None,
                 links=cast(Any, links[shard]),
                 doors=cast(Any, doors[shard]),
                 lifeline=-1,
-                tcp_port=8090,
+                ports={"tcp": 8090},
                 started_at_us=self.clock.now_us(),
             )
             loop.call_soon(self._run, plan)

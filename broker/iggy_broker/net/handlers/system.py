@@ -43,7 +43,7 @@ async def get_cluster_metadata(context: Context, request: requests.GetClusterMet
     del request
     services = context.services
     tcp = services.config.tcp
-    host, port = tcp.address.host, services.tcp_port
+    host, port = tcp.address.host, services.ports["tcp"]
     if tcp.advertised_address:
         host, told_port = reached(tcp.advertised_address)
         port = told_port or port

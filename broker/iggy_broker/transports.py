@@ -1,0 +1,47 @@
+"""The listeners that a shard opens, last of all its parts.
+
+What only some brokers serve is imported here, when it is on: each is as large as all the rest. The
+supervisor has imported it before the fork, so that the shards share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Mapping
+
+from iggy_broker.metrics import SharedCounters
+from iggy_broker.net.connection import Connection
+from iggy_broker.net.context import Services
+from iggy_broker.net.edge import Edge
+from iggy_broker.surroundings import Surroundings
+
+
+async def open_transports(
+    edge: Edge,
+    around: Surroundings,
+    listeners: Mapping[str, socket.socket],
+    parts: contextlib.AsyncExitStack,
+) -> None:
+    """Let clients in from now on, until `parts` are closed. `listeners`: bound sockets by name."""
+    config, certificates = edge.services.config, edge.services.certificates
+    contexts = {name: listener.context for name, listener in certificates.items()}
+    if config.tcp.enabled:
+        server = await around.listen(
+            listeners["tcp"], lambda: Connection(edge), contexts.get("tcp")
+        )
+        parts.callback(server.close)
+
+
+async def open_monitoring(
+    services: Services,
+    shared: SharedCounters,
+    sock: socket.socket,
+    parts: contextlib.AsyncExitStack,
+) -> None:
+    """Serve probes and metrics from now on, until `parts` are closed."""
+    from iggy_broker.net.monitoring import Monitoring
+
+    monitoring = Monitoring(services, shared)
+    await monitoring.start(sock)
+    parts.push_async_callback(monitoring.close)
