@@ -79,6 +79,11 @@ EVENTS: Final[dict[str, Event]] = {
     "damage_found": Event(
         "A read met stored bytes that are wrong; they are not served.", limited=True
     ),
+    "not_decrypted": Event(
+        "A read met messages that it has no key for, or that were changed: it is refused. `folder`, "
+        "`offset`, `key_id`.",
+        limited=True,
+    ),
     "segment_damaged": Event(
         "A check of all data found damage: `folder`, `offset`, `position`; nothing of the segment "
         "is served from there on, up to `next_offset`."

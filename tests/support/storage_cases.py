@@ -16,6 +16,7 @@ from iggy_broker.storage.partition import (
 )
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_wire.batch import Message, build, messages
+from iggy_wire.sealing import NO_KEYS, Keyring
 from simulated_disk import SimulatedDisk
 
 FOLDER = "/data/streams/0/topics/0/partitions/0"
@@ -70,13 +71,16 @@ class World:
     stored: list[Stored] = field(default_factory=list)
     sent: list[bytes] = field(default_factory=list)  # also what was refused or cut short
     counter: int = 0
+    keys: Keyring = NO_KEYS
 
     def __post_init__(self) -> None:
         self.table = PartitionTable(4)
         self.partition = self.open()
 
     def open(self) -> Partition:
-        parts = StorageParts(self.disk, self.clock, self.table, warn=self.warnings.append)
+        parts = StorageParts(
+            self.disk, self.clock, self.table, warn=self.warnings.append, keys=self.keys
+        )
         self.partition = Partition.open(self.place, self.options, parts)
         self.place = replace(self.place, is_new=False)
         return self.partition
@@ -145,13 +149,13 @@ def read(polled: Polled) -> list[Stored]:
     return found
 
 
-def simulated_world(seed: int = 0, **changes: object) -> World:
+def simulated_world(seed: int = 0, keys: Keyring = NO_KEYS, **changes: object) -> World:
     """A new partition on a new simulated disk."""
     disk = SimulatedDisk(seed)
     disk.make_folders("/data")
     disk.settle()
     options = replace(SMALL_SEGMENTS, **changes)  # type: ignore[arg-type]
-    return World(disk, options)
+    return World(disk, options, keys=keys)
 
 
 def disk_of(world: World) -> SimulatedDisk:

@@ -31,7 +31,8 @@ import binascii
 import hashlib
 import hmac
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -84,17 +85,18 @@ _ONE_MESSAGE_BATCH_BYTES: Final = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES
 class UnreadableBatchError(WireError):
     """An encrypted batch that cannot be opened: its key is not given, or it was changed."""
 
-    def __init__(self, offset: int, key_id: str, why: str) -> None:
-        """`offset`: of its first message. `key_id`: of the key that it was encrypted with."""
-        detail = f"the batch with offset {offset} is encrypted with key {key_id}: {why}"
+    def __init__(self, offset: int, key_id: str, *, is_given: bool) -> None:
+        """`offset`: of its first message. `key_id`: what it was encrypted with; is that known?"""
+        why = "it was changed since" if is_given else "that key is not given"
+        detail = f"the batch with offset {offset} was encrypted with key {key_id}: {why}"
         super().__init__(ErrorCode.CANNOT_DECRYPT_DATA, detail)
         self.offset = offset
         self.key_id = key_id
-        self.why = why
+        self.is_given = is_given
 
-    def __reduce__(self) -> tuple[type[UnreadableBatchError], tuple[int, str, str]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[Callable[..., UnreadableBatchError], tuple[int, str]]:  # type: ignore[override]
         """Pickle by the three arguments."""
-        return UnreadableBatchError, (self.offset, self.key_id, self.why)
+        return partial(UnreadableBatchError, is_given=self.is_given), (self.offset, self.key_id)
 
 
 def parse_key(text: str) -> bytes:
@@ -192,14 +194,14 @@ class Keyring:
         _, key_id, salt, nonce = _SEALING.unpack_from(sealed, _MARK_AT)
         cipher = self._cipher_of(key_id.hex(), salt)
         if cipher is None:
-            raise UnreadableBatchError(offset, key_id.hex(), "that key is not given")
+            raise UnreadableBatchError(offset, key_id.hex(), is_given=False)
         closed = bytearray(sealed[BATCH_HEADER_BYTES:])
         first = _FIRST_AT - BATCH_HEADER_BYTES
         closed[first : first + _FIRST_BYTES] = sealed[_MOVED_AT:_REST_AT]
         closed += sealed[_TAG_AT:_MOVED_AT]
         messages = _decrypted(cipher, nonce, closed, _authenticated(sealed))
         if messages is None or not _has_zeros(sealed):
-            raise UnreadableBatchError(offset, key_id.hex(), "it is not as that key encrypted it")
+            raise UnreadableBatchError(offset, key_id.hex(), is_given=True)
         out[_MARK_AT:BATCH_HEADER_BYTES] = bytes(BATCH_HEADER_BYTES - _MARK_AT)
         out[BATCH_HEADER_BYTES:] = messages
         kernel.seal(out)
@@ -219,6 +221,9 @@ class Keyring:
             cipher = AESGCM(hmac.digest(key, _INFO + salt + b"\x01", "sha256"))
             self._ciphers[key_id, salt] = cipher
         return cipher
+
+
+NO_KEYS: Final = Keyring()
 
 
 def scan(region: Buffer, expected_offset: int, *, frames: bool, index_bytes: int) -> Scan:

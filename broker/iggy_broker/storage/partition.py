@@ -19,11 +19,10 @@ from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.cutting import Decision
 from iggy_broker.storage.deduplication import Window
 from iggy_broker.storage.disk import File, may_pass
+from iggy_broker.storage.encryption import open_log
 from iggy_broker.storage.group_reads import GroupReads
-from iggy_broker.storage.layout import parents_of
 from iggy_broker.storage.life import held_life, purge_folder
 from iggy_broker.storage.opening import open_folder, open_waiting, waiting
-from iggy_broker.storage.partition_log import LogOptions, PartitionLog
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
 from iggy_broker.storage.polling import POLL_NEXT, start_offset
 from iggy_broker.storage.recovery import Recovered
@@ -92,14 +91,8 @@ class Partition:
         self.waits = recovered.waits  # for room on the disk
         self._life_is_new = not recovered.segments  # the first sync covers it
         self._offsets: ConsumerOffsets | None = None
-        self.log = PartitionLog(
-            place.folder,
-            recovered.segments,
-            LogOptions(self._options.segment_bytes, parents_of(place.folder)),
-            disk=parts.disk,
-            indexes=parts.indexes,
-            warn=parts.warn,
-        )
+        segment_bytes = self._options.segment_bytes
+        self.log = open_log(place.folder, recovered.segments, segment_bytes, parts)
         self.log.epoch = epoch
         self.window = Window(self._options.window, self.log) if self._options.window else None
         self.trimming = Trimming(parts.disk, self.log, lambda: parts.gate.end(place))

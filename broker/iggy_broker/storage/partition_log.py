@@ -20,26 +20,16 @@ from iggy_broker.logs import Note
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Bytes, Disk, File, StorageFailed, may_pass
 from iggy_broker.storage.index_cache import IndexCache
-from iggy_broker.storage.records import Synced
 from iggy_broker.storage.recovery import clean_marker, synced_record, write_synced
-from iggy_broker.storage.refusals import refusal, unreadable
+from iggy_broker.storage.refusals import not_opened, refusal, unreadable
 from iggy_broker.storage.segment import DamagedError, Part, Segment, Stretch
 from iggy_broker.storage.sparse_index import INDEX_EVERY_BYTES, SparseIndex
-from iggy_broker.storage.syncer import SyncWork, sync_here
+from iggy_broker.storage.syncer import Mark, SyncWork, sync_here
+from iggy_wire.sealing import NO_KEYS, Keyring, UnreadableBatchError
 
 CHECKPOINT_EVERY_BYTES = 32 * 1024 * 1024  # synced bytes after which the `synced` file is renewed
 
 _OVERSHOOT_BYTES = 32 * 1024  # what a segment's read may take beyond the wanted bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What is durable when a sync that began now is done."""
-
-    epoch: int
-    next_offset: int
-    size_bytes: int
-    record: Synced | None  # for the `synced` file, if it is to be renewed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +38,7 @@ class LogOptions:
 
     segment_bytes: int
     parents: tuple[str, ...] = ()  # folders above, synced once when the log is new
+    keys: Keyring = NO_KEYS  # of batches that are encrypted
 
 
 class PartitionLog:
@@ -165,7 +156,7 @@ class PartitionLog:
         """(end, bytes, parts) of messages from `offset` to at most `end_offset`, in whole batches.
 
         `first_offset` <= offset < end_offset <= `next_offset`. Damaged bytes end it early, maybe at
-        once. Reject when the disk cannot read.
+        once. Reject when the disk cannot read, or no key opens the first of them.
         """
         parts: list[Part] = []
         size_bytes = 0
@@ -174,7 +165,12 @@ class PartitionLog:
             segment = self.segments[number]
             stop = min(end_offset, segment.next_offset)
             if offset < stop:
-                stretch = self._read(segment, offset, stop, bytes_max - size_bytes)
+                try:
+                    stretch = self._read(segment, offset, stop, bytes_max - size_bytes)
+                except Reject:
+                    if parts:
+                        break  # who asks for what follows is told
+                    raise
                 beyond = size_bytes + stretch.size_bytes > bytes_max + _OVERSHOOT_BYTES
                 if parts and beyond:
                     break
@@ -313,7 +309,9 @@ class PartitionLog:
             if self._cut_is_due and self._active is not None:
                 self._active.file.truncate(self._active.size_bytes)
                 self._cut_is_due = False
-            if self._active is None or self._active.size_bytes >= self._options.segment_bytes:
+            active, options = self._active, self._options
+            is_full = active is not None and active.size_bytes >= options.segment_bytes
+            if active is None or is_full or not active.takes(options.keys.key_id):
                 self._roll()
         except OSError as error:
             raise self._refused(self.folder, error) from error
@@ -373,18 +371,24 @@ class PartitionLog:
             self._indexes.touch(segment)
         try:
             try:
-                return segment.read(offset, end_offset, bytes_max)
+                return segment.read(offset, end_offset, bytes_max, self._options.keys)
             except DamagedError as damage:
                 self._tell(segment, damage)
                 if segment is self._active:
                     self._attention = True  # its index may be a new one
                 if damage.end_offset <= offset:
                     return Stretch(offset, 0, [])
-                return segment.read(offset, min(end_offset, damage.end_offset), bytes_max)
+                stop = min(end_offset, damage.end_offset)
+                return segment.read(offset, stop, bytes_max, self._options.keys)
         except DamagedError:
             return Stretch(offset, 0, [])
         except OSError as error:
             raise unreadable(segment.path, error) from error
+        except UnreadableBatchError as error:
+            refused = not_opened(segment.path, error)
+            fields = {"offset": error.offset, "key_id": error.key_id}
+            self.warn(Note("not_decrypted", refused.detail, folder=self.folder, **fields))
+            raise refused from error
 
     def _tell(self, segment: Segment, damage: DamagedError) -> None:
         if self._told.get(segment.first_offset) != damage.end_offset:

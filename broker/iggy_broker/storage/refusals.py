@@ -3,6 +3,7 @@
 from iggy_broker.errors import Reject
 from iggy_broker.storage.disk import StorageFailed, is_full, may_pass
 from iggy_wire.errors import ErrorCode
+from iggy_wire.sealing import UnreadableBatchError
 
 
 def refusal(path: str, error: OSError) -> Exception:
@@ -13,9 +14,20 @@ def refusal(path: str, error: OSError) -> Exception:
     return Reject(ErrorCode.CANNOT_APPEND_MESSAGE, f"{path}: {why}: {error}")
 
 
+def not_appended(path: str, error: OSError) -> Reject:
+    """Of a read that an append needs."""
+    return Reject(ErrorCode.CANNOT_APPEND_MESSAGE, f"{path}: {error}")
+
+
 def unreadable(path: str, error: OSError) -> Reject:
     """Of a read."""
     return Reject(ErrorCode.CANNOT_READ_MESSAGE, f"{path}: {error}")
+
+
+def not_opened(path: str, error: UnreadableBatchError) -> Reject:
+    """Of a read of what is encrypted."""
+    fix = "" if error.is_given else "; name it in system.encryption.old_keys"
+    return Reject(ErrorCode.CANNOT_DECRYPT_DATA, f"{path}: {error.detail}{fix}")
 
 
 def not_served(folder: str, why: str, *, deleted: bool, waits: bool) -> Reject:

@@ -5,7 +5,7 @@ from struct import Struct
 
 from iggy_broker.storage.disk import File
 from iggy_broker.storage.sparse_index import INDEX_EVERY_BYTES
-from iggy_wire import kernel
+from iggy_wire import kernel, sealing
 
 WINDOW_BYTES = 4 * 1024 * 1024  # read at once; a bigger batch gets a window of its own size
 BATCH_BYTES_MAX = 256 * 1024 * 1024  # a longer batch is taken for garbage
@@ -52,7 +52,7 @@ def scan_window(
     at = found.end
     wanted = min(window, stop - at)
     region = file.read(wanted, at)
-    part = kernel.scan(region, found.next_offset, frames=True, index_bytes=INDEX_EVERY_BYTES)
+    part = sealing.scan(region, found.next_offset, frames=True, index_bytes=INDEX_EVERY_BYTES)
     if rewrite and part.end:
         file.write(memoryview(region)[: part.end], at)
     _take(found, part, region)

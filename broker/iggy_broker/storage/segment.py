@@ -3,14 +3,14 @@
 import contextlib
 from typing import NamedTuple
 
-from iggy_broker.errors import Reject
 from iggy_broker.storage.disk import Disk, File
 from iggy_broker.storage.layout import index_path, log_path
+from iggy_broker.storage.refusals import not_appended
 from iggy_broker.storage.scan import HEADER, scan_log
 from iggy_broker.storage.sparse_index import ENTRIES_MAX, ENTRY_BYTES, SparseIndex
 from iggy_broker.storage.verified import Verified
 from iggy_wire import kernel
-from iggy_wire.errors import ErrorCode
+from iggy_wire.sealing import NO_KEYS, PREFIX_BYTES, Keyring, key_id_of
 
 SENDFILE_BYTES_MIN = 64 * 1024  # shorter stretches of a poll are read, longer ones left in the file
 
@@ -64,6 +64,7 @@ class Segment:
         "_damage",
         "_disk",
         "_index",
+        "_key_id",
         "_rebuilt",
         "file",
         "first_offset",
@@ -90,12 +91,22 @@ class Segment:
         self.index_file: File = disk.open(index_path(folder, first_offset))
         self._index: SparseIndex | None = None
         self._rebuilt = False
+        self._key_id: str | None = None  # None: nobody has looked
         self._damage: DamagedError | None = None  # where stored bytes were found to be wrong last
 
     @property
     def path(self) -> str:
         """Of the data file."""
         return self.file.path
+
+    @property
+    def key_id(self) -> str:
+        """Of the key that all its batches are encrypted with; empty: none is. OSError."""
+        if self._key_id is None:
+            if not self.size_bytes:
+                return ""
+            self._key_id = key_id_of(self.file.read(PREFIX_BYTES, 0))
+        return self._key_id
 
     @property
     def index_bytes(self) -> int:
@@ -118,13 +129,19 @@ class Segment:
     def index(self, index: SparseIndex) -> None:
         self._index = index
 
+    def takes(self, key_id: str) -> bool:
+        """Whether batches that are encrypted with this key (empty: none) may be appended. Reject."""
+        try:
+            return not self.size_bytes or self.key_id == key_id
+        except OSError as error:
+            raise not_appended(self.path, error) from error
+
     def index_to_grow(self) -> SparseIndex:
-        """The same before an append. Reject if the disk cannot read it now: nothing was written."""
+        """The entries before an append. Reject if the disk cannot read now: nothing was written."""
         try:
             return self.index
         except OSError as error:
-            detail = f"{self.index_file.path}: {error}"
-            raise Reject(ErrorCode.CANNOT_APPEND_MESSAGE, detail) from error
+            raise not_appended(self.index_file.path, error) from error
 
     def create(self) -> None:
         """Make both files, empty. OSError if the disk refuses; then there is neither."""
@@ -185,21 +202,23 @@ class Segment:
         self.file.close()
         self.index_file.close()
 
-    def read(self, offset: int, end_offset: int, bytes_max: int) -> Stretch:
+    def read(
+        self, offset: int, end_offset: int, bytes_max: int, keys: Keyring = NO_KEYS
+    ) -> Stretch:
         """Messages with offset <= their offset < end_offset, as parts that are whole batches.
 
         `offset` lies in the segment, `end_offset` not beyond it. Stops early at `bytes_max`, which
         one batch, or one index chunk of less than 32 KiB, may exceed. DamagedError when the bytes
-        are not right.
+        are not right, UnreadableBatchError when `keys` do not open them.
         """
         try:
-            return self._read(offset, end_offset, bytes_max)
+            return self._read(offset, end_offset, bytes_max, keys)
         except _DoubtError as doubt:
             if self._rebuilt:  # the index is as the log says, so the log itself is damaged
                 raise DamagedError(self, offset, self.size_bytes, str(doubt)) from doubt
         self.rebuild_index()
         try:
-            return self._read(offset, end_offset, bytes_max)
+            return self._read(offset, end_offset, bytes_max, keys)
         except _DoubtError as doubt:
             raise DamagedError(self, offset, self.size_bytes, str(doubt)) from doubt
 
@@ -235,7 +254,7 @@ class Segment:
         self._check_entry(index, entry + 1)
         return index.offsets[entry + 1]
 
-    def _read(self, offset: int, end_offset: int, bytes_max: int) -> Stretch:
+    def _read(self, offset: int, end_offset: int, bytes_max: int, keys: Keyring) -> Stretch:
         index = self.index
         first = index.floor(offset)
         if first < 0:
@@ -253,7 +272,11 @@ class Segment:
                 end_offset = min(end_offset, index.offsets[last + 1])
         stop = self._chunk(index, last)[1]
         self._verify(start, stop, offset, index.offsets[first])
-        if stop - start < SENDFILE_BYTES_MIN or (first == last and offset != index.offsets[first]):
+        if self._key_id != "" and self.key_id:
+            parts = self._select(start, stop, offset, end_offset, keys)
+        elif stop - start < SENDFILE_BYTES_MIN or (
+            first == last and offset != index.offsets[first]
+        ):
             parts = self._select(start, stop, offset, end_offset)
         else:
             parts = self._split(index, (first, last), offset, end_offset)
@@ -299,8 +322,12 @@ class Segment:
         if found[1:3] != (offset, index.timestamps_us[entry]):
             raise _DoubtError(f"the batch with offset {offset} is not at byte {position}")
 
-    def _select(self, start: int, stop: int, offset: int, end_offset: int) -> list[Part]:
+    def _select(
+        self, start: int, stop: int, offset: int, end_offset: int, keys: Keyring | None = None
+    ) -> list[Part]:
         region = self._bytes(start, stop)
+        if keys is not None:
+            region = keys.open(region)
         try:
             chosen = kernel.select(region, offset, end_offset - offset)
         except kernel.BrokenBatchError as error:

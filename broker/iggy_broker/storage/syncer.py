@@ -19,6 +19,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from iggy_broker.storage.disk import Disk, File, StorageFailed
+from iggy_broker.storage.records import Synced
 
 
 class Lane(IntEnum):
@@ -50,6 +51,16 @@ class Covered(NamedTuple):
     epoch: int  # of the log: a purge or delete meanwhile makes the result meaningless
     log_work: SyncWork | None
     offset_files: list[File]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is durable of a log when a sync that began now is done."""
+
+    epoch: int
+    next_offset: int
+    size_bytes: int
+    record: Synced | None  # for the `synced` file, if it is to be renewed
 
 
 class Syncable(Protocol):

@@ -14,6 +14,7 @@ from iggy_broker.storage.index_cache import IndexCache
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.segment import Part
 from iggy_broker.storage.syncer import Syncer
+from iggy_wire.sealing import NO_KEYS, Keyring
 
 SEGMENT_BYTES_DEFAULT = 1 << 30
 
@@ -87,3 +88,4 @@ class StorageParts:
     indexes: IndexCache = field(default_factory=IndexCache)
     warn: Callable[[str], None] = field(default=lambda text: None)
     gate: Gate = field(default_factory=Gate)
+    keys: Keyring = NO_KEYS

@@ -11,19 +11,25 @@ from iggy_broker.errors import Reject
 from iggy_broker.storage import layout
 from iggy_broker.storage.consumer_offsets import ConsumerKey
 from iggy_broker.storage.cutting import DecisionKind
+from iggy_wire.sealing import Keyring
 from simulated_disk import SimulatedDisk
 from storage_cases import FIRST, LAST, NEXT, World, from_offset, from_time, read, simulated_world
 
+ONE_KEY, OTHER_KEY = b"1" * 32, b"2" * 32
+NO_WRITING = Keyring([ONE_KEY, OTHER_KEY])
 KEYS = [ConsumerKey(1, 0), ConsumerKey(1, 9), ConsumerKey(2, 0)]
+KEYRINGS = [NO_WRITING, Keyring([OTHER_KEY], key=ONE_KEY), Keyring([ONE_KEY], key=OTHER_KEY)]
 HARMLESS = {DecisionKind.TAIL_CUT, DecisionKind.SEGMENT_SET_ASIDE, DecisionKind.INDEX_REBUILT}
 
 
 class PartitionMachine(RuleBasedStateMachine):
     world: World
 
-    @initialize(seed=st.integers(0, 1 << 30), persisted=st.booleans())
-    def start(self, seed: int, persisted: bool) -> None:
-        self.world = simulated_world(seed, persisted=persisted)
+    @initialize(
+        seed=st.integers(0, 1 << 30), persisted=st.booleans(), keys=st.sampled_from(KEYRINGS)
+    )
+    def start(self, seed: int, persisted: bool, keys: Keyring) -> None:
+        self.world = simulated_world(seed, keys, persisted=persisted)
         self.durable_end = 0
         self.offsets: dict[ConsumerKey, int] = {}
 
@@ -103,8 +109,9 @@ class PartitionMachine(RuleBasedStateMachine):
         self.durable_end = 0
         self.offsets = {}
 
-    @rule()
-    def clean_restart(self) -> None:
+    @rule(keys=st.none() | st.sampled_from(KEYRINGS))
+    def clean_restart(self, keys: Keyring | None) -> None:
+        self.world.keys = keys or self.world.keys
         partition = self.world.reopen()
         assert partition.recovery == ()
         self.durable_end = partition.next_offset
