@@ -116,6 +116,13 @@ EVENTS: Final[dict[str, Event]] = {
     "backup_checked": Event("A backup was read again; what is wrong stands in lines before."),
     "backup_damaged": Event("Something in a backup, or in what was copied, is damaged."),
     "backup_failed": Event("A backup was not made, or cannot be read; the message says why."),
+    # `iggy-broker restore`.
+    "restored": Event("A data directory is whole: how many partitions and messages, how long."),
+    "restore_elsewhere": Event("Older messages are in an archive that the settings do not name."),
+    "restore_left_out": Event("Partitions younger than the archive's metadata were left alone."),
+    "restore_problem": Event("Something could not be restored as it was; restore.json names it."),
+    "restore_not_needed": Event("The data directory has data: `--if-empty` did nothing."),
+    "restore_failed": Event("Nothing was restored; the message says why."),
     # Clients.
     "login_refused": Event(
         "Wrong credentials, a wrong version, or a login that is none.", limited=True

@@ -82,10 +82,15 @@ class MemoryStore:
         self._step()
         return len(self.objects[key]) if key in self.objects else None
 
-    def entries(self, prefix: str) -> Iterator[Stored]:
+    def folders(self, prefix: str) -> Iterator[str]:
+        self._step()
+        found = {key[len(prefix) :] for key in self.objects if key.startswith(prefix)}
+        yield from sorted({name.partition("/")[0] for name in found if "/" in name})
+
+    def entries(self, prefix: str, *, after: str = "") -> Iterator[Stored]:
         self._step()
         for key in sorted(self.objects):
-            if key.startswith(prefix):
+            if key.startswith(prefix) and key > after:
                 yield Stored(key, len(self.objects[key]))
 
     def delete(self, key: str) -> None:

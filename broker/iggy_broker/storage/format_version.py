@@ -6,8 +6,10 @@ from iggy_broker.storage.lock import LOCK_FILE
 FORMAT_VERSION = 1  # raise it when an older broker could misread what a newer one wrote
 FORMAT_FILE = "format_version"
 
+UNFINISHED_RESTORE = "restore.unfinished"  # is there while a restore makes the directory
+
 _BYTES_MAX = 64
-_NOT_OURS = (LOCK_FILE, "lost+found")  # the lock is held, the other is the file system's own
+NOT_OURS = (LOCK_FILE, "lost+found")  # the lock is held, the other is the file system's own
 
 
 class FormatVersionError(Exception):
@@ -15,12 +17,19 @@ class FormatVersionError(Exception):
 
 
 def check_format(disk: Disk, root: str) -> None:
-    """Accept the data directory `root`, marking a new one. FormatVersionError if it is newer."""
+    """Accept the data directory `root`, marking a new one.
+
+    FormatVersionError if it is newer, or a restore of it was not finished.
+    """
+    if disk.exists(f"{root}/{UNFINISHED_RESTORE}"):
+        raise FormatVersionError(
+            f"{root} is being restored, or a restore was interrupted: run iggy-broker restore again"
+        )
     path = f"{root}/{FORMAT_FILE}"
     try:
         text = disk.read_file(path, bytes_max=_BYTES_MAX).decode("ascii", errors="replace").strip()
     except FileNotFoundError:
-        disk.write_file(path, f"{FORMAT_VERSION}\n".encode(), sync=True)
+        mark_format(disk, root)
         return
     if not text.isdecimal() or int(text) < 1:
         raise FormatVersionError(
@@ -34,12 +43,17 @@ def check_format(disk: Disk, root: str) -> None:
         )
 
 
+def mark_format(disk: Disk, root: str) -> None:
+    """Make the folder `root` a data directory."""
+    disk.write_file(f"{root}/{FORMAT_FILE}", f"{FORMAT_VERSION}\n".encode(), sync=True)
+
+
 def empty_directory(disk: Disk, root: str) -> None:
     """Remove all that is in the data directory `root`, which is locked.
 
     FormatVersionError if it does not look like one: then nothing is removed.
     """
-    names = [name for name in disk.list_folder(root) if name not in _NOT_OURS]
+    names = [name for name in disk.list_folder(root) if name not in NOT_OURS]
     if names and FORMAT_FILE not in names:
         raise FormatVersionError(
             f"{root} has files but no {FORMAT_FILE}, so it is no data directory and is not emptied:"
