@@ -110,6 +110,13 @@ EVENTS: Final[dict[str, Event]] = {
     "archive_works": Event("What had failed is copied again.", limited=True),
     "segment_archived": Event("A sealed segment is in the archive, read back.", limited=True),
     "segment_vanished": Event("A segment was gone before it was copied (level debug).", True),
+    "archive_unreadable": Event(
+        "Older messages cannot be read from the archive; polls are refused for now.", limited=True
+    ),
+    "archive_readable": Event("Older messages are read from the archive again."),
+    "archive_damaged": Event(
+        "Something in the archive is damaged or missing: `folder`, `offset`.", limited=True
+    ),
     "storage": Event("Something else that storage met.", limited=True),
     # `iggy-broker backup`.
     "backup_made": Event("A backup is whole: how many partitions, messages and bytes."),

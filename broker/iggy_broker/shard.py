@@ -20,7 +20,7 @@ import uvloop
 from iggy_broker import logs
 from iggy_broker.config import Config
 from iggy_broker.logs import event
-from iggy_broker.maintenance import Maintenance, gate_of
+from iggy_broker.maintenance import Maintenance, gate_of, with_older
 from iggy_broker.metadata.info import InfoKeeper
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import State
@@ -137,6 +137,8 @@ class Shard:
         parts = StorageParts(
             around.disk, around.clock, plan.table, syncer, warn=self._warn, gate=gate
         )
+        parts, close = with_older(plan.config, parts, around.archive_lane, self._counters)
+        self._parts.callback(close)
         host = OwnedPartitions(
             str(plan.config.system.path),
             shard_id=plan.shard_id,

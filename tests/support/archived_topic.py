@@ -21,6 +21,7 @@ from iggy_broker.partition_host import OwnedPartitions
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.gate import Gate
 from iggy_broker.storage.index_cache import IndexCache
+from iggy_broker.storage.older import Older
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.sparse_index import INDEX_EVERY_BYTES
 from iggy_wire import archive, kernel
@@ -107,6 +108,9 @@ class HereLane:
     async def run(self, work: Callable[[ArchiveStore, Disk], T]) -> T:
         return work(self._store, self._disk)
 
+    def close(self) -> None:
+        pass
+
 
 class ArchivedTopic(CleanedTopic):
     """As a `CleanedTopic` of one shard."""
@@ -134,6 +138,7 @@ class ArchivedTopic(CleanedTopic):
             table=PartitionTable(self.parts.table.slots_count),
             gate=Gate(is_shut=settings.archive_expired),
             indexes=IndexCache(),
+            older=self.older(disk),
         )
         node = node_settings(self.config)
         host = OwnedPartitions("/data", shard_id=0, shards_count=1, node=node, parts=self.parts)
@@ -159,6 +164,10 @@ class ArchivedTopic(CleanedTopic):
                 counters=self.counters_of,
             )
         ]
+
+    def older(self, disk: SimulatedDisk) -> Older | None:
+        """Who has what the logs have no more."""
+        return None
 
     def send(self, size_bytes: int, number: int = 0) -> None:
         """One message."""

@@ -31,7 +31,12 @@ class FileRange(NamedTuple):
         return self.file.read(self.size_bytes, self.position)
 
 
-Part = bytes | FileRange
+Part = bytes | memoryview | FileRange
+
+
+def size_of(part: Part) -> int:
+    """Bytes of it."""
+    return part.size_bytes if isinstance(part, FileRange) else len(part)
 
 
 class Stretch(NamedTuple):
@@ -280,10 +285,7 @@ class Segment:
             parts = self._select(start, stop, offset, end_offset)
         else:
             parts = self._split(index, (first, last), offset, end_offset)
-        size_bytes = sum(
-            part.size_bytes if isinstance(part, FileRange) else len(part) for part in parts
-        )
-        return Stretch(end_offset, size_bytes, parts)
+        return Stretch(end_offset, sum(map(size_of, parts)), parts)
 
     def _split(
         self, index: SparseIndex, chunks: tuple[int, int], offset: int, end_offset: int
