@@ -218,15 +218,23 @@ def is_manifest(key: str) -> bool:
 
 
 def check_copy(objects: dict[str, bytes], key: str, manifest: Manifest) -> None:
-    """A copy is what its manifest says: the batches of these offsets."""
+    """A copy is what its manifest says: the batches of these offsets, and their index."""
+    check_log(objects, key, manifest)
+    assert has_index(objects, key, manifest)
+
+
+def has_index(objects: dict[str, bytes], key: str, manifest: Manifest) -> bool:
+    """Whether the index is there that the manifest names, or none if it names none."""
+    index = objects.get(f"{key.removesuffix('.json')}.index", b"") if manifest.sealed else b""
+    found = digest(lambda size, at: index[at : at + size], len(index)) if index else "0" * 16
+    return (len(index), found) == (manifest.index_bytes, manifest.index_xxh3)
+
+
+def check_log(objects: dict[str, bytes], key: str, manifest: Manifest) -> None:
+    """The batches of these offsets are there."""
     start = key.removesuffix(".json")
     if manifest.sealed:
         log = objects[f"{start}.log"]
-        index = objects.get(f"{start}.index", b"")
-        assert len(index) == manifest.index_bytes
-        assert not index or digest(lambda size, at: index[at : at + size], len(index)) == (
-            manifest.index_xxh3
-        )
     else:
         log = b"".join(
             objects[f"{start}.{piece.position:020d}.part"][: piece.size_bytes]

@@ -14,6 +14,8 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from iggy_broker import supervisor
+from iggy_broker.archive import archiver, patience
+from iggy_broker.archive.store import ArchiveStore
 from iggy_broker.config import Config
 from iggy_broker.config_values import Secret
 from iggy_broker.metadata import credentials
@@ -26,6 +28,7 @@ from iggy_broker.storage.disk import StorageFailed
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.syncer import Lane, Syncer
 from iggy_broker.surroundings import Closeable, Surroundings
+from simulation.archive import SimulatedArchive, SimulatedLane
 from simulation.disk import FaultyDisk
 from simulation.doors import SimulatedDoor, SimulatedDoors
 from simulation.loop import Inline, Schedule, SimulatedClock, SimulatedLoop, told
@@ -34,31 +37,50 @@ from simulation.network import Network, Socket, link_up, listen
 ROOT = "/mnt/data"
 USERNAME, PASSWORD = "iggy", "secret-of-tests"
 SEGMENT_BYTES = 48 * 1024
+ARCHIVED_SEGMENT_BYTES = 12 * 1024  # more of them
 SLOTS = 1024
 
 
-def small_config() -> Config:
+ARCHIVER_INTERVAL_S = 0.1
+POLICIES: dict[str, dict[str, bool]] = {
+    "no archive": {"enabled": False},
+    "archive, continuous": {"continuous": True},
+    "archive, when due": {},
+    "archive, not waited for": {"archive_expired": False},
+}
+
+
+def small_config(policy: str) -> Config:
     """Settings under which files roll, fold and sync often."""
     replace = msgspec.structs.replace
     config = Config()
     system = config.system
     partition = system.partition
+    archived = POLICIES[policy].get("enabled", True)
+    segment_bytes = ARCHIVED_SEGMENT_BYTES if archived else SEGMENT_BYTES
     saver = replace(partition.message_saver, interval_us=3_000_000)
     system = replace(
         system,
         path=Path(ROOT),
         partition=replace(partition, message_saver=saver),
-        segment=replace(system.segment, size_bytes=SEGMENT_BYTES),
+        segment=replace(system.segment, size_bytes=segment_bytes),
         sharding=replace(system.sharding, shutdown_drain_timeout_us=2_000_000),
     )
     quick_scrub = replace(
         config.data_maintenance.scrub, interval_us=500_000, rate_bytes=1024 * 1024
     )
+    maintenance = config.data_maintenance
+    archiver = replace(
+        maintenance.archiver,
+        **{"enabled": True, "interval_us": int(ARCHIVER_INTERVAL_S * 1e6)} | POLICIES[policy],
+    )
+    messages = replace(maintenance.messages, interval_us=200_000)
+    maintenance = replace(maintenance, scrub=quick_scrub, archiver=archiver, messages=messages)
     return replace(
         config,
         consumer_group=replace(config.consumer_group, rebalancing_timeout_us=400_000),
         monitoring=replace(config.monitoring, enabled=False),
-        data_maintenance=replace(config.data_maintenance, scrub=quick_scrub),
+        data_maintenance=maintenance,
         metadata=replace(config.metadata, journal_slots=12),
         root=replace(config.root, username=USERNAME, password=Secret(PASSWORD)),
         system=system,
@@ -148,6 +170,9 @@ class SimulatedSurroundings(Surroundings):
         del counters
         return SimulatedSyncer(self._broker.disk, on_failed, self._simulated)
 
+    def archive_lane(self, name: str, opened: Callable[[], ArchiveStore]) -> SimulatedLane:
+        return SimulatedLane(self._broker.archive, self._broker.disk, self._simulated)
+
     def threads(self, count: int) -> Inline:
         return Inline()
 
@@ -182,14 +207,22 @@ class SimulatedBroker:
     """Life after life over one disk. Not running until `start`."""
 
     def __init__(
-        self, schedule: Schedule, network: Network, disk: FaultyDisk, *, shards_count: int
+        self,
+        schedule: Schedule,
+        network: Network,
+        disk: FaultyDisk,
+        archive: SimulatedArchive,
+        *,
+        policy: str,
+        shards_count: int,
     ) -> None:
         self.schedule = schedule
         self.network = network
         self.disk = disk
+        self.archive = archive
         self.clock = SimulatedClock(schedule)
         self.shards_count = shards_count
-        self.config = small_config()
+        self.config = small_config(policy)
         self.life = 0
         self.loops: list[SimulatedLoop] = []
         self.around: list[SimulatedSurroundings] = []
@@ -364,6 +397,26 @@ def quick_passwords(seed: int) -> Iterator[None]:
     finally:
         for name in names:
             setattr(credentials, name, real[name])
+
+
+@contextlib.contextmanager
+def quick_archiver() -> Iterator[None]:
+    """A life is over long before a real archiver has looked twice, or tries again."""
+    values = {
+        (archiver, "LOOK_S"): 0.05,
+        (archiver, "AGAIN_S_MIN"): 0.02,
+        (archiver, "AGAIN_S_MAX"): 0.3,
+        (patience, "AGAIN_S_MIN"): 0.02,
+        (patience, "AGAIN_S_MAX"): 0.3,
+    }
+    real = {key: getattr(*key) for key in values}
+    for (owner, name), value in values.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for (owner, name), value in real.items():
+            setattr(owner, name, value)
 
 
 @contextlib.contextmanager

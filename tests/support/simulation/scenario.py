@@ -14,8 +14,17 @@ from iggy_client.errors import ClientError, LinkError
 from simulated_disk import Crashed
 from simulation import endings
 from simulation.admin import Admin
+from simulation.archive import SimulatedArchive
+from simulation.archive_quiet import archive_quiet
+from simulation.archived import ArchiveOracle
 from simulation.audit import Auditor
-from simulation.broker import SimulatedBroker, no_exit, quick_passwords
+from simulation.broker import (
+    POLICIES,
+    SimulatedBroker,
+    no_exit,
+    quick_archiver,
+    quick_passwords,
+)
 from simulation.clients import SimulatedClient
 from simulation.disk import FaultyDisk
 from simulation.endings import ENDINGS, HINDERED
@@ -33,6 +42,7 @@ CLIENTS = 7
 VISITORS = 2  # of them
 OPERATIONS_A_LIFE = 44
 INDEX_ROT = 0.4  # of the starts find an index with a bit flipped: that must never matter
+PAUSED = 0.5  # of the lives with an archive
 LIMIT_S = 4000.0  # virtual
 READY_LIMIT_S = 60.0
 CALM_LIMIT_S = 15.0  # more than a hand-over may wait, on a slow disk
@@ -58,8 +68,23 @@ class Scenario:
         disk.make_folders("/mnt")
         disk.settle()
         shards = self.chance.choice((1, 2, 2, 2))
-        self.broker = SimulatedBroker(self.schedule, self.network, disk, shards_count=shards)
         self.oracle = Oracle()
+        self._pauses = random.Random(f"policy-{seed}")
+        self.policy = self._pauses.choice(list(POLICIES))
+        self.oracle.count(self.policy)
+        self.archive = SimulatedArchive(self.schedule, seed, self.oracle.count)
+        self.archived = ArchiveOracle(self.archive, self.oracle, self._violated)
+        self.broker = SimulatedBroker(
+            self.schedule,
+            self.network,
+            disk,
+            self.archive,
+            policy=self.policy,
+            shards_count=shards,
+        )
+        archiver = self.broker.config.data_maintenance.archiver
+        self.archived.must_have = archiver.enabled and archiver.archive_expired
+        disk.on_remove = lambda path: self.archived.leaves(self.broker.disk, path)
         self.operations_a_life = operations_a_life
         self.endings = list(endings)
         self.chance.shuffle(self.endings)
@@ -178,8 +203,10 @@ class Scenario:
                 if before == "clean stop":  # stored offsets are read with the first question
                     self.broker.disk.failing_reads = self.chance.randint(2, 8)
                 await self._live()
+                await self._pause()
                 await self._end(ending)
             before = ending
+        await archive_quiet(self)
         self.auditor.client.disconnect()
 
     async def _end(self, ending: str) -> None:
@@ -234,6 +261,7 @@ class Scenario:
         """With no client in: everything is there. `rot`: a bit flips before anybody reads it."""
         topic = self._rot_while_running() if rot else ""
         await self.auditor.after_restart(power_cut=self.power_cut)
+        self.archived.look_through()
         self.power_cut = False
         if topic:
             await self.auditor.repair(topic)
@@ -252,6 +280,7 @@ class Scenario:
         if self.broker.is_down:
             raise ViolationError(f"the broker ended by itself: {self._why()}")
         self.auditor.check_agreement()
+        await archive_quiet(self)
 
     def _all_have_left(self) -> bool:
         """Send clients away, also those that were just coming in; is no membership left?"""
@@ -270,6 +299,14 @@ class Scenario:
                 raise ViolationError(f"the broker ended by itself: {self._why()}")
             if self.chance.random() < 0.35:
                 self.oracle.count(self.troubles.next())
+
+    async def _pause(self) -> None:
+        """Now and then clients do, so that an archiver is as far as it gets with a bad store."""
+        archiver = self.broker.config.data_maintenance.archiver
+        if archiver.enabled and self._pauses.random() < PAUSED:
+            self.open = False
+            await asyncio.sleep(self._pauses.uniform(0.5, 3.0))
+            self.open = True
 
     def _rot(self, suffix: str) -> None:
         """Flip a bit while the broker is down."""
@@ -365,6 +402,7 @@ def run_seed(
         stack.enter_context(quick_passwords(seed))
         if plant is not None:
             stack.enter_context(plant())
+        stack.enter_context(quick_archiver())
         stack.enter_context(no_exit())
         disabled = logging.root.manager.disable
         stack.callback(logging.disable, disabled)
