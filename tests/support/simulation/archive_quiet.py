@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from iggy_broker.archive.state_objects import StoredOffsets
 from iggy_broker.metadata.placement import unpack
-from iggy_broker.storage.partition import Partition
+from iggy_broker.metadata.snapshot import encode_snapshot
+from iggy_broker.storage.partition import ConsumerKey, Partition
 from iggy_client import calls
 from iggy_client.errors import ClientError
+from iggy_wire import archive
 from iggy_wire.batch import build
-from iggy_wire.primitives import Partitioning
-from simulation.broker import ARCHIVER_INTERVAL_S
+from iggy_wire.primitives import ConsumerKind, Partitioning
 from simulation.oracle import ViolationError
+from simulation.settings import ARCHIVER_INTERVAL_S
 from simulation.workload import STREAM
 
 if TYPE_CHECKING:
     from simulation.archived import LifeKey
     from simulation.scenario import Scenario
 
+PAUSED = 0.5  # of the lives with an archive
 QUIET_LIMIT_S = 30.0  # more than all retries of what has failed, on a slow disk
 PASS_LIMIT_S = 6.0  # one pass over all partitions, on a slow disk
-Missing = tuple["LifeKey", int, int]  # has it up to, is to have it up to
+
+
+async def pause(scenario: Scenario) -> None:
+    """Now and then clients do, so that an archiver gets as far as it can with a bad store."""
+    archiver, chance = scenario.broker.config.data_maintenance.archiver, scenario.pauses
+    if archiver.enabled and chance.random() < PAUSED:
+        scenario.open = False
+        await asyncio.sleep(chance.uniform(0.5, 3.0))
+        scenario.open = True
 
 
 async def archive_quiet(scenario: Scenario) -> None:
@@ -43,8 +56,13 @@ async def _wait(scenario: Scenario, limit_s: float) -> None:
         raise ViolationError(f"not archived in {limit_s} s: {missing}")
 
 
-def _missing(scenario: Scenario) -> Iterator[Missing]:
+def _missing(scenario: Scenario) -> Iterator[object]:
+    """What it lacks, for people."""
+    objects = scenario.archive.objects
     for edge in scenario.broker.edges():
+        state = edge.services.replica.state
+        if objects.get(archive.METADATA_KEY) != encode_snapshot(state):
+            yield "metadata", state.op
         for packed, partition in edge.services.partitions.items():
             place = partition.place
             life = (*unpack(packed), place.incarnation, place.purges)
@@ -53,6 +71,31 @@ def _missing(scenario: Scenario) -> Iterator[Missing]:
             wanted, covered = _wanted(scenario, partition), scenario.archived.covered(life)
             if covered < wanted:
                 yield life, covered, wanted
+            yield from _missing_offsets(objects, life, partition)
+
+
+def _missing_offsets(
+    objects: Mapping[str, bytes], life: LifeKey, partition: Partition
+) -> Iterator[object]:
+    """Stored offsets that no copy of this life has as they are."""
+    offsets = partition.offsets.all()
+    if not offsets:
+        return
+    for key, data in objects.items():
+        if key.endswith("/offsets.json"):
+            found = StoredOffsets.decode(data, key)
+            whose = found.stream_id, found.topic_id, found.partition_id
+            if (*whose, found.incarnation, found.purges) == life:
+                there = {
+                    ConsumerKey(ConsumerKind.CONSUMER, one): at
+                    for one, at in found.consumers.items()
+                }
+                there |= {
+                    ConsumerKey(ConsumerKind.GROUP, one): at for one, at in found.groups.items()
+                }
+                if there == offsets:
+                    return
+    yield life, offsets
 
 
 def _wanted(scenario: Scenario, partition: Partition) -> int:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from archive_content import log_of
 from archived_topic import check_log, has_index
 from iggy_broker.storage.records import read_life
 from iggy_wire import archive
 from iggy_wire.archive import Manifest
 from iggy_wire.batch import messages
 from iggy_wire.errors import WireError
-from archive_content import log_of
 from simulation.archive import SimulatedArchive
 from simulation.disk import FaultyDisk
 from simulation.oracle import Key, Oracle, ViolationError
@@ -89,6 +89,8 @@ class ArchiveOracle:
     # changes
 
     def _changed(self, key: str) -> None:
+        if archive.is_state(key):
+            return
         named = archive.parse_key(key)
         if named is None:
             raise ViolationError(f"{key} is no name of the archive's")
@@ -125,7 +127,8 @@ class ArchiveOracle:
             check_log(self._store.objects, key, manifest)
             log = log_of(self._store.objects, key, manifest)
         except (AssertionError, KeyError) as error:
-            raise ViolationError(f"{key}: the manifest does not say what is there: {error!r}")
+            told = f"{key}: the manifest does not say what is there: {error!r}"
+            raise ViolationError(told) from error
         if not has_index(self._store.objects, key, manifest):
             # Of a second copy, made after a start had made the index anew; readers can do without.
             self._oracle.count("archive: index of another copy")

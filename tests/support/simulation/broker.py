@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import random
 import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NoReturn, cast
-
-import msgspec
+from collections.abc import Callable
+from typing import Any, cast
 
 from iggy_broker import supervisor
-from iggy_broker.archive import archiver, patience
 from iggy_broker.archive.store import ArchiveStore
-from iggy_broker.config import Config
-from iggy_broker.config_values import Secret
-from iggy_broker.metadata import credentials
 from iggy_broker.metrics import Counters, SharedCounters
 from iggy_broker.net.edge import Edge
 from iggy_broker.net.handover import Doors
@@ -33,58 +23,7 @@ from simulation.disk import FaultyDisk
 from simulation.doors import SimulatedDoor, SimulatedDoors
 from simulation.loop import Inline, Schedule, SimulatedClock, SimulatedLoop, told
 from simulation.network import Network, Socket, link_up, listen
-
-ROOT = "/mnt/data"
-USERNAME, PASSWORD = "iggy", "secret-of-tests"
-SEGMENT_BYTES = 48 * 1024
-ARCHIVED_SEGMENT_BYTES = 12 * 1024  # more of them
-SLOTS = 1024
-
-
-ARCHIVER_INTERVAL_S = 0.1
-POLICIES: dict[str, dict[str, bool]] = {
-    "no archive": {"enabled": False},
-    "archive, continuous": {"continuous": True},
-    "archive, when due": {},
-    "archive, not waited for": {"archive_expired": False},
-}
-
-
-def small_config(policy: str) -> Config:
-    """Settings under which files roll, fold and sync often."""
-    replace = msgspec.structs.replace
-    config = Config()
-    system = config.system
-    partition = system.partition
-    archived = POLICIES[policy].get("enabled", True)
-    segment_bytes = ARCHIVED_SEGMENT_BYTES if archived else SEGMENT_BYTES
-    saver = replace(partition.message_saver, interval_us=3_000_000)
-    system = replace(
-        system,
-        path=Path(ROOT),
-        partition=replace(partition, message_saver=saver),
-        segment=replace(system.segment, size_bytes=segment_bytes),
-        sharding=replace(system.sharding, shutdown_drain_timeout_us=2_000_000),
-    )
-    quick_scrub = replace(
-        config.data_maintenance.scrub, interval_us=500_000, rate_bytes=1024 * 1024
-    )
-    maintenance = config.data_maintenance
-    archiver = replace(
-        maintenance.archiver,
-        **{"enabled": True, "interval_us": int(ARCHIVER_INTERVAL_S * 1e6)} | POLICIES[policy],
-    )
-    messages = replace(maintenance.messages, interval_us=200_000)
-    maintenance = replace(maintenance, scrub=quick_scrub, archiver=archiver, messages=messages)
-    return replace(
-        config,
-        consumer_group=replace(config.consumer_group, rebalancing_timeout_us=400_000),
-        monitoring=replace(config.monitoring, enabled=False),
-        data_maintenance=maintenance,
-        metadata=replace(config.metadata, journal_slots=12),
-        root=replace(config.root, username=USERNAME, password=Secret(PASSWORD)),
-        system=system,
-    )
+from simulation.settings import ROOT, SLOTS, small_config
 
 
 class EndedError(BaseException):
@@ -381,54 +320,3 @@ class SimulatedBroker:
         loop.kill()
         if code:
             self.stop()
-
-
-@contextlib.contextmanager
-def quick_passwords(seed: int) -> Iterator[None]:
-    """Argon2 takes longer than a whole life of a simulated broker; it and tokens are random."""
-    chance = random.Random(f"tokens-{seed}")
-    names = ("hash_password", "verify", "new_token")
-    real = {name: getattr(credentials, name) for name in names}
-    credentials.hash_password = lambda password: f"hash of {password}"
-    credentials.verify = lambda stored, password: stored == f"hash of {password}"
-    credentials.new_token = lambda: f"{chance.getrandbits(400):x}"
-    try:
-        yield
-    finally:
-        for name in names:
-            setattr(credentials, name, real[name])
-
-
-@contextlib.contextmanager
-def quick_archiver() -> Iterator[None]:
-    """A life is over long before a real archiver has looked twice, or tries again."""
-    values = {
-        (archiver, "LOOK_S"): 0.05,
-        (archiver, "AGAIN_S_MIN"): 0.02,
-        (archiver, "AGAIN_S_MAX"): 0.3,
-        (patience, "AGAIN_S_MIN"): 0.02,
-        (patience, "AGAIN_S_MAX"): 0.3,
-    }
-    real = {key: getattr(*key) for key in values}
-    for (owner, name), value in values.items():
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for (owner, name), value in real.items():
-            setattr(owner, name, value)
-
-
-@contextlib.contextmanager
-def no_exit() -> Iterator[None]:
-    """Nothing may end this very process: then nobody would be told why."""
-    real = os._exit
-
-    def refused(status: int) -> NoReturn:
-        raise AssertionError(f"os._exit({status}) in a simulated process")
-
-    os._exit = refused
-    try:
-        yield
-    finally:
-        os._exit = real

@@ -4,8 +4,8 @@
 2. Offsets are dense, and an offset that somebody saw is never given to other bytes.
 3. What is polled is what was sent. 4. Recovery invents nothing, and nothing that was refused or
 lost comes back. 5. Stored offsets never pass the end, and are what was stored. 6. Metadata that was
-answered is there, on every shard. 7. Only what was asked for and passed by all readers is deleted, or is
-old in a topic where old messages go.
+answered is there, on every shard. 7. Only what was asked for, or is old
+where old messages go, and was passed by all readers, is deleted.
 
 After a power cut, a partition that is not persisted may have lost its end: what was seen there is
 then forgotten, but only beyond what an earlier recovery already had.

@@ -106,19 +106,6 @@ def one_folder_for_all_lives() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def purge_while_copying() -> Iterator[None]:
-    """A manifest is written, whatever became of the partition while its bytes were copied."""
-    write = copying._write
-
-    def write_always(store: ArchiveStore, where: Where, manifest: Manifest) -> None:
-        object.__setattr__(where, "is_current", lambda: True)
-        write(store, where, manifest)
-
-    with replaced(copying, "_write", write_always):
-        yield
-
-
-@contextlib.contextmanager
 def pieces_removed_first() -> Iterator[None]:
     """The pieces of a sealed segment go before its copy counts."""
     write = copying._write
@@ -152,7 +139,6 @@ ARCHIVE_PLANTS: dict[str, Plant] = {
     "copy not compared": copy_not_compared,
     "unsynced tail copied": unsynced_tail,
     "one folder for all lives": one_folder_for_all_lives,
-    "purge while copying": purge_while_copying,
     "pieces removed first": pieces_removed_first,
     "tail forgotten": tail_forgotten,
 }

@@ -15,16 +15,10 @@ from simulated_disk import Crashed
 from simulation import endings
 from simulation.admin import Admin
 from simulation.archive import SimulatedArchive
-from simulation.archive_quiet import archive_quiet
+from simulation.archive_quiet import archive_quiet, pause
 from simulation.archived import ArchiveOracle
 from simulation.audit import Auditor
-from simulation.broker import (
-    POLICIES,
-    SimulatedBroker,
-    no_exit,
-    quick_archiver,
-    quick_passwords,
-)
+from simulation.broker import SimulatedBroker
 from simulation.clients import SimulatedClient
 from simulation.disk import FaultyDisk
 from simulation.endings import ENDINGS, HINDERED
@@ -35,6 +29,8 @@ from simulation.network import Network
 from simulation.oracle import Key, Oracle, ViolationError
 from simulation.outcome import Outcome
 from simulation.people import People
+from simulation.quick import no_exit, quick_archiver, quick_passwords
+from simulation.settings import POLICIES
 from simulation.visitors import Visitor
 from simulation.workload import LOST, STREAM, TOPICS, Worker
 
@@ -42,7 +38,6 @@ CLIENTS = 7
 VISITORS = 2  # of them
 OPERATIONS_A_LIFE = 44
 INDEX_ROT = 0.4  # of the starts find an index with a bit flipped: that must never matter
-PAUSED = 0.5  # of the lives with an archive
 LIMIT_S = 4000.0  # virtual
 READY_LIMIT_S = 60.0
 CALM_LIMIT_S = 15.0  # more than a hand-over may wait, on a slow disk
@@ -69,19 +64,13 @@ class Scenario:
         disk.settle()
         shards = self.chance.choice((1, 2, 2, 2))
         self.oracle = Oracle()
-        self._pauses = random.Random(f"policy-{seed}")
-        self.policy = self._pauses.choice(list(POLICIES))
+        self.pauses = random.Random(f"policy-{seed}")
+        self.policy = self.pauses.choice(list(POLICIES))
         self.oracle.count(self.policy)
         self.archive = SimulatedArchive(self.schedule, seed, self.oracle.count)
         self.archived = ArchiveOracle(self.archive, self.oracle, self._violated)
-        self.broker = SimulatedBroker(
-            self.schedule,
-            self.network,
-            disk,
-            self.archive,
-            policy=self.policy,
-            shards_count=shards,
-        )
+        world = self.schedule, self.network, disk, self.archive
+        self.broker = SimulatedBroker(*world, policy=self.policy, shards_count=shards)
         archiver = self.broker.config.data_maintenance.archiver
         self.archived.must_have = archiver.enabled and archiver.archive_expired
         disk.on_remove = lambda path: self.archived.leaves(self.broker.disk, path)
@@ -203,7 +192,7 @@ class Scenario:
                 if before == "clean stop":  # stored offsets are read with the first question
                     self.broker.disk.failing_reads = self.chance.randint(2, 8)
                 await self._live()
-                await self._pause()
+                await pause(self)
                 await self._end(ending)
             before = ending
         await archive_quiet(self)
@@ -300,14 +289,6 @@ class Scenario:
             if self.chance.random() < 0.35:
                 self.oracle.count(self.troubles.next())
 
-    async def _pause(self) -> None:
-        """Now and then clients do, so that an archiver is as far as it gets with a bad store."""
-        archiver = self.broker.config.data_maintenance.archiver
-        if archiver.enabled and self._pauses.random() < PAUSED:
-            self.open = False
-            await asyncio.sleep(self._pauses.uniform(0.5, 3.0))
-            self.open = True
-
     def _rot(self, suffix: str) -> None:
         """Flip a bit while the broker is down."""
         rotten = rot(self.broker.disk, suffix, self.chance)
@@ -402,7 +383,7 @@ def run_seed(
         stack.enter_context(quick_passwords(seed))
         if plant is not None:
             stack.enter_context(plant())
-        stack.enter_context(quick_archiver())
+        stack.enter_context(quick_archiver(seed))
         stack.enter_context(no_exit())
         disabled = logging.root.manager.disable
         stack.callback(logging.disable, disabled)
