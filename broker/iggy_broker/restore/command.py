@@ -181,6 +181,8 @@ def _run(config: Config, root: str, options: argparse.Namespace) -> int:
     finally:
         lock.release()
     if report is not None:
+        if options.summary is not None:
+            options.summary.write_bytes(report.brief() + b"\n")
         _tell(report, options.report)
         return 0
     if options.if_empty:
@@ -281,5 +283,8 @@ def _parser() -> argparse.ArgumentParser:
         "--allow-new", action="store_true", help="an archive with nothing in it is no error"
     )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there, too")
+    parser.add_argument(
+        "--summary", type=Path, metavar="FILE", help="write one line with all figures there"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration of the broker")
     return parser

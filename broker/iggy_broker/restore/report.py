@@ -96,6 +96,11 @@ class Report(msgspec.Struct, frozen=True):
     restored: Summary
     partitions: list[PartitionLine]
 
+    def brief(self) -> bytes:
+        """One line, however much there is: the summary without the names in it."""
+        figures = msgspec.structs.replace(self.restored, left_out=[])
+        return msgspec.json.encode({"restored": figures})
+
     def lines(self) -> Iterator[bytes]:
         """For a program: an object each."""
         for line in self.partitions:
