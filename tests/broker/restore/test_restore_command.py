@@ -14,12 +14,15 @@ from broker_process import BrokerProcess, wait_for_exit
 from iggy_broker.archive.folder import FolderStore
 from iggy_broker.archive.state_objects import StoredOffsets, encode
 from iggy_broker.clock import SystemClock
-from iggy_broker.metadata.snapshot import VERSION
+from iggy_broker.metadata import changes
+from iggy_broker.metadata.model import State
+from iggy_broker.metadata.snapshot import VERSION, encode_snapshot
 from iggy_broker.restore.command import Wishes
 from iggy_broker.restore.command import restore as restore_here
 from iggy_broker.restore.survey import read_metadata
 from iggy_wire.archive import METADATA_KEY, OWNER_KEY, log_key, offsets_key
 from kept_directories import MESSAGES, check, fill
+from metadata_cases import accepted_entries, replayed
 from restored import ARCHIVER, events, restore, run_restore, summary
 from stored import logs, partition_folder, read_all, send
 from waiting import wait_until
@@ -200,27 +203,17 @@ def test_a_restore_that_was_interrupted_stops_a_start_and_begins_anew(
 # -- what the archive lacks --------------------------------------------------------------------
 
 
-def earlier_metadata(archive: Path, tmp_path: Path) -> None:
-    """Those of a broker that has only the first topic, of two partitions and with a group."""
-    broker = BrokerProcess(
-        tmp_path / "earlier",
-        settings={**CONTINUOUS, f"{ARCHIVER}DISK_PATH": str(tmp_path / "earlier-archive")},
-    )
-    try:
-        broker.start()
-        with broker.client() as client:
-            for number in range(5):
-                client.create_stream(f"stream-{number}")
-        assert broker.stop() == 0
-    finally:
-        broker.end()
-    shutil.copy(tmp_path / "earlier-archive" / METADATA_KEY, archive / METADATA_KEY)
+def earlier_metadata(archive: Path) -> None:
+    """Those of a time when there were no topics."""
+    made = [changes.CreateStream(f"stream-{number}") for number in range(5)]
+    state = replayed(accepted_entries(made, State()), State())
+    (archive / METADATA_KEY).write_bytes(encode_snapshot(state))
 
 
 def test_topics_that_are_younger_than_the_metadata_are_told_and_adopted(
-    broker: BrokerProcess, archive: Path, tmp_path: Path
+    broker: BrokerProcess, archive: Path
 ) -> None:
-    earlier_metadata(archive, tmp_path)
+    earlier_metadata(archive)
     done = summary(restore(broker))
     assert done["partitions"] == 0
     left_out = done["left_out"]
