@@ -96,7 +96,8 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Loaded:
     if reading.unknown and environ.get(STRICT_VARIABLE, "").strip().lower() in ("true", "1"):
         raise ConfigError("; ".join(reading.unknown))
     config: Config = build(Config, reading.values)
-    if problem := config.data_maintenance.archiver.problem:
+    system, archiver = config.system, config.data_maintenance.archiver
+    if problem := archiver.problem or system.encryption.problem:
         raise ConfigError(problem)
     config = msgspec.structs.replace(config, root=_root(environ))
     return Loaded(config, tuple(reading.unknown + reading.warnings), source)

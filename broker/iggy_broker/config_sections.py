@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 from iggy_broker import config_values as values
 from iggy_broker.config_data import (
+    Encryption,
     MessageDeduplication,
     PartitionDefaults,
     Recovery,
@@ -206,6 +207,7 @@ class System(Section, frozen=True):
     partition: PartitionDefaults = PartitionDefaults()
     segment: SegmentDefaults = SegmentDefaults()
     recovery: Recovery = Recovery()
+    encryption: Encryption = Encryption()
     topic: TopicDefaults = TopicDefaults()
     message_deduplication: MessageDeduplication = MessageDeduplication()
 

@@ -22,6 +22,7 @@ EVENTS: Final[dict[str, Event]] = {
     # Life of the broker.
     "starting": Event("The broker starts: versions, whether the kernel is compiled, settings."),
     "setting_warning": Event("A setting is unknown, or not used by this version."),
+    "encryption": Event("Messages are encrypted as they are written; `key_id`, and how many keys."),
     "credentials_ignored": Event("Root credentials that were changed after the first start."),
     "cannot_start": Event("The broker ends at once; the message says why and the way out."),
     "directory_emptied": Event("All data were removed before the start: `--fresh`."),
@@ -80,8 +81,8 @@ EVENTS: Final[dict[str, Event]] = {
         "A read met stored bytes that are wrong; they are not served.", limited=True
     ),
     "not_decrypted": Event(
-        "A read met messages that it has no key for, or that were changed: it is refused. `folder`, "
-        "`offset`, `key_id`.",
+        "A read met messages that it has no key for, or that were changed: it is refused. "
+        "`folder`, `offset`, `key_id`.",
         limited=True,
     ),
     "segment_damaged": Event(

@@ -45,6 +45,7 @@ from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.syncer import Syncer, run_saver
 from iggy_broker.surroundings import Surroundings
 from iggy_broker.transports import open_monitoring, open_transports
+from iggy_wire.sealing import NO_KEYS, Keyring
 
 if TYPE_CHECKING:
     from iggy_broker.net.tls import ListenerTls
@@ -75,6 +76,7 @@ class Plan:
     lifeline: int  # a pipe's reading end; its end means that the supervisor died
     ports: dict[str, int]  # by the same names
     started_at_us: int
+    keys: Keyring = NO_KEYS
 
 
 def run_shard(plan: Plan) -> int:
@@ -135,8 +137,9 @@ class Shard:
         self._parts.callback(syncer.close)
         gate = gate_of(plan.config)
         parts = StorageParts(
-            around.disk, around.clock, plan.table, syncer, warn=self._warn, gate=gate
-        )
+            around.disk, around.clock, plan.table, syncer,
+            warn=self._warn, gate=gate, keys=plan.keys,
+        )  # fmt: skip
         parts, close = with_older(plan.config, parts, around.archive_lane, self._counters)
         self._parts.callback(close)
         host = OwnedPartitions(

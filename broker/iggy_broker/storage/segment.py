@@ -10,7 +10,7 @@ from iggy_broker.storage.scan import HEADER, scan_log
 from iggy_broker.storage.sparse_index import ENTRIES_MAX, ENTRY_BYTES, SparseIndex
 from iggy_broker.storage.verified import Verified
 from iggy_wire import kernel
-from iggy_wire.sealing import NO_KEYS, PREFIX_BYTES, Keyring, key_id_of
+from iggy_wire.sealing import NO_KEYS, PREFIX_BYTES, Keyring, key_id_of, with_offsets
 
 SENDFILE_BYTES_MIN = 64 * 1024  # shorter stretches of a poll are read, longer ones left in the file
 
@@ -135,7 +135,7 @@ class Segment:
         self._index = index
 
     def takes(self, key_id: str) -> bool:
-        """Whether batches that are encrypted with this key (empty: none) may be appended. Reject."""
+        """Whether batches with this key, or with none if empty, may be appended. Reject."""
         try:
             return not self.size_bytes or self.key_id == key_id
         except OSError as error:
@@ -328,9 +328,9 @@ class Segment:
         self, start: int, stop: int, offset: int, end_offset: int, keys: Keyring | None = None
     ) -> list[Part]:
         region = self._bytes(start, stop)
-        if keys is not None:
-            region = keys.open(region)
         try:
+            if keys is not None:
+                region = keys.open(with_offsets(region, offset, end_offset))
             chosen = kernel.select(region, offset, end_offset - offset)
         except kernel.BrokenBatchError as error:
             raise _DoubtError(str(error)) from error
