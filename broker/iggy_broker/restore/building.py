@@ -22,8 +22,10 @@ from iggy_broker.storage import layout
 from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.format_version import (
+    ENCRYPTED_FORMAT,
     FORMAT_FILE,
     NOT_OURS,
+    PLAIN_FORMAT,
     UNFINISHED_RESTORE,
     mark_format,
 )
@@ -91,8 +93,11 @@ def _names(disk: Disk, root: str) -> list[str]:
     return [name for name in disk.list_folder(root) if name not in NOT_OURS]
 
 
-def finish(disk: Disk, root: str, state: State) -> None:
-    """When all partitions are made: metadata, and at last away with the note."""
+def finish(disk: Disk, root: str, state: State, *, is_encrypted: bool) -> None:
+    """When all partitions are made: metadata, and at last away with the note.
+
+    `is_encrypted`: whether any segment is.
+    """
     parents = {
         parent
         for placed in state.placed()
@@ -104,7 +109,7 @@ def finish(disk: Disk, root: str, state: State) -> None:
         disk.sync_folder(folder)
     journal.start_anew(root, state, disk=disk)
     write_info(disk, root, state)
-    mark_format(disk, root)
+    mark_format(disk, root, ENCRYPTED_FORMAT if is_encrypted else PLAIN_FORMAT)
     disk.remove(f"{root}/{UNFINISHED_RESTORE}")
     disk.sync_folder(root)
 

@@ -104,7 +104,9 @@ def restore(root: str, store: ArchiveStore, wishes: Wishes, *, clock: Clock) -> 
     report = report_of(plan, lines, facts)
     data = msgspec.json.format(msgspec.json.encode(report))
     disk.write_file(f"{root}/{REPORT_FILE}", data, sync=True)
-    finish(disk, root, plan.state)
+    fetched = [target.held for target in plan.targets if target.held and wishes.is_full]
+    is_encrypted = any(one.key_id for held in fetched for one in held.listing.segments)
+    finish(disk, root, plan.state, is_encrypted=is_encrypted)
     return report
 
 
