@@ -135,10 +135,9 @@ class Shard:
         plan, around = self._plan, self._around
         syncer = around.syncer(self._on_storage_failed, self._counters)
         self._parts.callback(syncer.close)
-        gate = gate_of(plan.config)
         parts = StorageParts(
             around.disk, around.clock, plan.table, syncer,
-            warn=self._warn, gate=gate, keys=plan.keys,
+            warn=self._warn, gate=gate_of(plan.config), keys=plan.keys,
         )  # fmt: skip
         parts, close = with_older(plan.config, parts, around.archive_lane, self._counters)
         self._parts.callback(close)
