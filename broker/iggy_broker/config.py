@@ -96,8 +96,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Loaded:
     if reading.unknown and environ.get(STRICT_VARIABLE, "").strip().lower() in ("true", "1"):
         raise ConfigError("; ".join(reading.unknown))
     config: Config = build(Config, reading.values)
-    system, archiver = config.system, config.data_maintenance.archiver
-    if problem := archiver.problem or system.encryption.problem:
+    if problem := config.problem:
         raise ConfigError(problem)
     config = msgspec.structs.replace(config, root=_root(environ))
     return Loaded(config, tuple(reading.unknown + reading.warnings), source)

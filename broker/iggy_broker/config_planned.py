@@ -22,9 +22,7 @@ _NAMES: Final[dict[str, str]] = {
     "quic": "enabled address max_concurrent_bidi_streams initial_mtu send_window receive_window "
     "stream_receive_window keep_alive_interval max_idle_timeout",
     "quic.certificate": _TLS,
-    "websocket": "enabled address read_buffer_size write_buffer_size max_write_buffer_size "
-    "max_message_size max_frame_size accept_unmasked_frames",
-    "websocket.tls": _TLS,
+    "websocket": "read_buffer_size write_buffer_size max_write_buffer_size",
     "consumer_group": "rebalancing_check_interval",
     "telemetry": "enabled service_name",
     "telemetry.logs": "transport endpoint",
@@ -34,6 +32,8 @@ _NAMES: Final[dict[str, str]] = {
     "system.backup": "path",
     "system.logging": "path file_enabled max_file_size max_size max_total_size "
     "rotation_check_interval retention sysinfo_print_interval",
+    "system.encryption": "enabled key",
+    "encryption": "enabled key",
     "system.stream": "path",
     "system.topic": "path",
     "system.partition": "path",

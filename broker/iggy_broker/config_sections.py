@@ -12,7 +12,6 @@ from typing import Annotated, Final
 
 from iggy_broker import config_values as values
 from iggy_broker.config_data import (
-    Encryption,
     MessageDeduplication,
     PartitionDefaults,
     Recovery,
@@ -22,7 +21,7 @@ from iggy_broker.config_data import (
 )
 from iggy_broker.config_keys import Key, Section, Setting, keys_of
 from iggy_broker.config_maintenance import DataMaintenance
-from iggy_broker.config_transports import Tls
+from iggy_broker.config_transports import Tls, WebSocketSettings
 from iggy_broker.config_values import SECOND_US, Address, Secret
 
 SHARDS_MAX: Final = 64  # a socket pair for every pair of shards
@@ -207,7 +206,6 @@ class System(Section, frozen=True):
     partition: PartitionDefaults = PartitionDefaults()
     segment: SegmentDefaults = SegmentDefaults()
     recovery: Recovery = Recovery()
-    encryption: Encryption = Encryption()
     topic: TopicDefaults = TopicDefaults()
     message_deduplication: MessageDeduplication = MessageDeduplication()
 
@@ -223,6 +221,7 @@ class Config(Section, frozen=True):
     """All settings."""
 
     tcp: Tcp = Tcp()
+    websocket: WebSocketSettings = WebSocketSettings()
     monitoring: Monitoring = Monitoring()
     message_bus: MessageBus = MessageBus()
     metadata: Metadata = Metadata()
@@ -232,6 +231,12 @@ class Config(Section, frozen=True):
     data_maintenance: DataMaintenance = DataMaintenance()
     system: System = System()
     root: Root = Root()
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with settings together; empty if nothing is."""
+        frame_bytes_max = self.message_bus.max_message_size_bytes
+        return self.data_maintenance.archiver.problem or self.websocket.problem(frame_bytes_max)
 
     def shards_count(self, cores: int) -> int:
         """How many shards to run when this process may use `cores` cores."""

@@ -7,6 +7,7 @@ from typing import Annotated
 from iggy_broker import config_values as values
 from iggy_broker.config_data import flag
 from iggy_broker.config_keys import Section, Setting
+from iggy_broker.config_values import Address
 
 SELF_SIGNED_DOC = (
     "Without these files, make a certificate of our own and keep it in the data directory: for "
@@ -37,3 +38,45 @@ class Tls(Section, frozen=True):
             "Empty: they need none; official clients have none.",
         ),
     ] = ""
+
+
+class WebSocketSettings(Section, frozen=True):
+    """The binary protocol in messages of WebSocket."""
+
+    enabled: Annotated[bool, flag("Listen for WebSocket clients.")] = True
+    address: Annotated[
+        Address,
+        Setting(values.address, "Where to listen, host:port; port 0 lets the system pick."),
+    ] = Address("127.0.0.1", 8092)
+    max_message_size_bytes: Annotated[
+        int,
+        Setting(
+            values.optional_size,
+            "Largest message of WebSocket that a client may send; none: that of message_bus.",
+            name="max_message_size",
+            show=values.show_optional_size,
+        ),
+    ] = 0
+    max_frame_size_bytes: Annotated[
+        int,
+        Setting(
+            values.optional_size,
+            "Largest part of such a message, if it comes in parts; none: that of the message.",
+            name="max_frame_size",
+            show=values.show_optional_size,
+        ),
+    ] = 0
+    accept_unmasked_frames: Annotated[
+        bool,
+        flag("Take frames without a mask, which the standard forbids clients to send."),
+    ] = False
+    tls: Tls = Tls()
+
+    def problem(self, frame_bytes_max: int) -> str:
+        """What is wrong with the sizes together, and with the largest frame; empty if nothing."""
+        message_bytes = self.max_message_size_bytes or frame_bytes_max
+        if message_bytes > frame_bytes_max:
+            return "websocket.max_message_size is above message_bus.max_message_size; lower it"
+        if self.max_frame_size_bytes > message_bytes:
+            return "websocket.max_frame_size is above websocket.max_message_size; lower it"
+        return ""

@@ -13,8 +13,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from iggy_wire.sealing import parse_key
-
 T = TypeVar("T")
 
 SECOND_US: Final = 1_000_000
@@ -112,20 +110,6 @@ def secret(value: object) -> Secret:
     return Secret(text(value))
 
 
-def encryption_key(value: object) -> Secret:
-    """The key of encrypted data, or none."""
-    given = text(value).strip()
-    if given:
-        parse_key(given)
-    return Secret(given)
-
-
-def encryption_keys(value: object) -> Secret:
-    """Several of them: with commas between, or a list."""
-    parts = value if isinstance(value, list) else text(value).split(",")
-    return Secret(",".join(filter(None, map(encryption_key, parts))))
-
-
 def web_address(value: object) -> str:
     """`http://...` or `https://...`, or empty."""
     if not isinstance(value, str) or (value and not _WEB_ADDRESS.fullmatch(value)):
@@ -199,6 +183,16 @@ def topic_size(value: object) -> int:
         return size(value)
     except ValueError as error:
         raise ValueError(f"{error}, or unlimited, or server_default") from None
+
+
+def optional_size(value: object) -> int:
+    """A size, or `none` (or `unlimited`), which is 0."""
+    if isinstance(value, str) and value.strip().lower() in ("none", "unlimited"):
+        return 0
+    try:
+        return size(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or none") from None
 
 
 def positive_size(value: object) -> int:
@@ -280,6 +274,11 @@ def show_size(size_bytes: int) -> str:
         if size_bytes and size_bytes % 1024**power == 0:
             return f"{size_bytes // 1024**power} {unit}"
     return f"{size_bytes} B"
+
+
+def show_optional_size(size_bytes: int) -> str:
+    """Text that `optional_size` reads back."""
+    return show_size(size_bytes) if size_bytes else "none"
 
 
 def show_duration(duration_us: int) -> str:

@@ -10,11 +10,21 @@ import contextlib
 import socket
 from collections.abc import Mapping
 
+from iggy_broker.config import Config
 from iggy_broker.metrics import SharedCounters
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.context import Services
 from iggy_broker.net.edge import Edge
 from iggy_broker.surroundings import Surroundings
+
+
+def modules_of(config: Config) -> list[str]:
+    """What is to be imported for what is on."""
+    wanted = {
+        "iggy_broker.net.websocket": config.websocket.enabled,
+        "iggy_broker.net.monitoring": config.monitoring.enabled,
+    }
+    return [name for name, is_wanted in wanted.items() if is_wanted]
 
 
 async def open_transports(
@@ -29,6 +39,14 @@ async def open_transports(
     if config.tcp.enabled:
         server = await around.listen(
             listeners["tcp"], lambda: Connection(edge), contexts.get("tcp")
+        )
+        parts.callback(server.close)
+    if config.websocket.enabled:
+        from iggy_broker.net.websocket import WebSocket, limits_of
+
+        limits = limits_of(config.websocket, edge.frame_bytes_max)
+        server = await around.listen(
+            listeners["websocket"], lambda: WebSocket(edge, limits), contexts.get("websocket")
         )
         parts.callback(server.close)
 

@@ -33,9 +33,11 @@ WAIT_S = 20.0
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = {"IGGY_TCP_TLS_ENABLED": "true"}
-    folder = tmp_path_factory.mktemp("broker")
-    with running_broker(folder, settings=settings, monitoring=True) as running:
+    settings = {"IGGY_TCP_TLS_ENABLED": "true", "IGGY_WEBSOCKET_TLS_ENABLED": "true"}
+    folder, transports = tmp_path_factory.mktemp("broker"), ["websocket"]
+    with running_broker(
+        folder, settings=settings, monitoring=True, transports=transports
+    ) as running:
         yield running
 
 
@@ -44,18 +46,21 @@ def own_cert(broker: BrokerProcess) -> Path:
     return broker.data / "tls" / "self_signed_cert.pem"
 
 
-def connection_string(broker: BrokerProcess, ca_file: Path) -> str:
+def connection_string(broker: BrokerProcess, scheme: str, ca_file: Path) -> str:
+    port = broker.tcp_port if scheme == "iggy+tcp" else broker.ports["websocket"]
     tls = f"tls=true&tls_domain=localhost&tls_ca_file={ca_file}"
-    return f"iggy+tcp://{USERNAME}:{PASSWORD}@localhost:{broker.tcp_port}?{tls}"
+    return f"{scheme}://{USERNAME}:{PASSWORD}@localhost:{port}?{tls}"
 
 
+@pytest.mark.parametrize("scheme", ["iggy+tcp", "iggy+ws"])
 def test_the_official_client_sends_and_polls_over_tls(
-    broker: BrokerProcess, own_cert: Path
+    broker: BrokerProcess, own_cert: Path, scheme: str
 ) -> None:
-    stream, texts = f"stream-{uuid.uuid4().hex[:8]}", [f"tls-message-{n}" for n in range(3)]
+    stream = f"stream-{uuid.uuid4().hex[:8]}"
+    texts = [*(f"tls-message-{n}" for n in range(3)), "x" * LARGE]
 
     async def run() -> list[str]:
-        client = IggyClient.from_connection_string(connection_string(broker, own_cert))
+        client = IggyClient.from_connection_string(connection_string(broker, scheme, own_cert))
         await client.connect()
         await client.ping()
         await client.create_stream(stream)

@@ -98,7 +98,7 @@ def test_steps_have_different_names() -> None:
 def test_the_list_is_read_by_suite() -> None:
     known = known_failures(SUITES / "known_failures.toml", "python")
 
-    assert len(known) == 16
+    assert len(known) == 11
     assert all(reason.startswith("needs ") for reason in known.values())
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from iggy_client.client import Client
 
 USERNAME = "iggy"
 PASSWORD = "secret-of-tests"
+TRANSPORTS = ("websocket",)  # off unless a test asks for them: many brokers run side by side
 START_S = 30.0  # how long a broker may take, on a busy machine
 STOP_S = 30.0
 
@@ -32,6 +33,7 @@ class BrokerProcess:
         shards: int = 2,
         settings: Mapping[str, str] | None = None,
         monitoring: bool = False,
+        transports: Collection[str] = (),
     ) -> None:
         self.folder = folder
         self.data = folder / "data"
@@ -44,6 +46,7 @@ class BrokerProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self.tcp_port = 0
         self.monitoring_port = 0
+        self.ports = dict.fromkeys(transports, 0)  # beside TCP, by the name of their settings
 
     @property
     def address(self) -> str:
@@ -68,6 +71,14 @@ class BrokerProcess:
             "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": str(self.shards),
             "IGGY_ROOT_USERNAME": USERNAME,
             "IGGY_ROOT_PASSWORD": PASSWORD,
+            **{
+                f"IGGY_{name.upper()}_ENABLED": str(name in self.ports).lower()
+                for name in TRANSPORTS
+            },
+            **{
+                f"IGGY_{name.upper()}_ADDRESS": f"127.0.0.1:{port}"
+                for name, port in self.ports.items()
+            },
             **self.settings,
         }
 
@@ -85,6 +96,8 @@ class BrokerProcess:
         bound = tomllib.loads(runtime.read_text())
         self.tcp_port = int(bound["tcp"]["address"].rpartition(":")[2])
         self.monitoring_port = int(bound["monitoring"]["address"].rpartition(":")[2])
+        for name in self.ports:
+            self.ports[name] = int(bound[name]["address"].rpartition(":")[2])
         return self
 
     def launch(self) -> subprocess.Popen[bytes]:
@@ -147,9 +160,12 @@ def running_broker(
     shards: int = 2,
     settings: Mapping[str, str] | None = None,
     monitoring: bool = False,
+    transports: Collection[str] = (),
 ) -> Iterator[BrokerProcess]:
     """A broker for the length of a block, which must then stop with exit code 0."""
-    broker = BrokerProcess(folder, shards=shards, settings=settings, monitoring=monitoring).start()
+    broker = BrokerProcess(
+        folder, shards=shards, settings=settings, monitoring=monitoring, transports=transports
+    ).start()
     try:
         yield broker
         if broker.is_running:

@@ -320,3 +320,14 @@ class TestFacade:
         )
 
         assert out.stdout.split() == ["False", "iggy_wire._kernel_plain"]
+
+
+@on_both
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 7, 8, 9, 63, 1000])
+def test_a_mask_is_xored_from_the_first_byte_on(kernel: ModuleType, length: int) -> None:
+    data, key = bytes(range(256))[:length] * (1 + length // 256), bytes([1, 0x80, 0xFF, 0x55])
+    masked = bytearray(data)
+
+    kernel.unmask(memoryview(masked), int.from_bytes(key, "little"))
+
+    assert masked == bytes(byte ^ key[place % 4] for place, byte in enumerate(data))

@@ -42,6 +42,29 @@ def xxh3_64(data):
     return value
 
 
+def unmask(data, uint32_t key):
+    """XOR with the key's 4 bytes, repeated, in place. The key's lowest byte is for the first."""
+    cdef Py_buffer view
+    cdef uint8_t *at
+    cdef Py_ssize_t left
+    cdef uint64_t wide = (<uint64_t>key << 32) | key, word
+    PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
+    at = <uint8_t *>view.buf
+    left = view.len
+    while left >= 8:
+        memcpy(&word, at, 8)
+        word ^= wide
+        memcpy(at, &word, 8)
+        at += 8
+        left -= 8
+    while left:
+        at[0] ^= <uint8_t>wide
+        wide >>= 8
+        at += 1
+        left -= 1
+    PyBuffer_Release(&view)
+
+
 def verify(batch):
     """Check exactly one batch as a producer may send it. 0, or the error code that refuses it."""
     cdef Py_buffer view

@@ -34,6 +34,7 @@ from iggy_wire.kernel_types import (
 )
 
 _U64 = Struct("<Q")
+_XOR = [bytes(one ^ other for one in range(256)) for other in range(256)]
 _I64_MAX = (1 << 63) - 1
 _U64_MAX = (1 << 64) - 1
 
@@ -42,6 +43,13 @@ def xxh3_64(data: Buffer) -> int:
     """XXH3, 64 bits, seed 0."""
     with view_of(data) as view:
         return xxh3_64_intdigest(view)
+
+
+def unmask(data: Buffer, key: int) -> None:
+    """XOR with the key's 4 bytes, repeated, in place. The key's lowest byte is for the first."""
+    with view_of(data) as view:
+        for place, byte in enumerate(key.to_bytes(4, "little")):
+            view[place::4] = bytes(view[place::4]).translate(_XOR[byte])
 
 
 def verify(batch: Buffer) -> int:

@@ -2,7 +2,7 @@
 
 `COMPILED` tells which implementation answers. The environment variable IGGYKUBE_PURE=1 forces the
 plain one. Every function takes any contiguous buffer: bytes, bytearray, memoryview, mmap; only
-`admit` and `seal` write to theirs. Functions never read outside the buffer, whatever its bytes say.
+`admit`, `seal` and `unmask` write to theirs. Functions never read outside the buffer, whatever its bytes say.
 
 A region is stored batches, one after another. Faults of an incoming batch are error numbers
 (Iggy protocol 0.11: 4 format, 4009 count, 4027 and 4039 checksums, 4101 reserved bytes) because
@@ -57,6 +57,13 @@ if not COMPILED:
         xxh3_64,
     )
 
+try:
+    if not COMPILED:
+        raise ImportError
+    from iggy_wire._kernel import unmask
+except ImportError:  # plain, or compiled before it had this
+    from iggy_wire._kernel_plain import unmask
+
 __all__ = [
     "BATCH_HEADER_BYTES",
     "CLEAN_END",
@@ -75,6 +82,7 @@ __all__ = [
     "scan",
     "seal",
     "select",
+    "unmask",
     "verify",
     "xxh3_64",
 ]

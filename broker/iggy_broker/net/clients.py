@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from iggy_broker.net.session import Session, Transport
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,6 +42,13 @@ class LoggedIn(msgspec.Struct, frozen=True, array_like=True):
     user_id: int
     address: str
     session: int
+    transport: Transport
+
+    @classmethod
+    def of(cls, session: Session, user_id: int) -> LoggedIn:
+        """A session of this shard."""
+        number, transport = session.number, session.transport
+        return cls(session.client_number, user_id, session.address, number, transport)
 
 
 class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag="take_over"):
@@ -204,7 +213,7 @@ class Clients:
 
     def _mine(self) -> list[LoggedIn]:
         return [
-            LoggedIn(session.client_number, session.user_id, session.address, session.number)
+            LoggedIn.of(session, session.user_id)
             for session in (one.session for one in self._edge.by_client.values())
             if session.user_id is not None
         ]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from iggy_broker.errors import Reject
 from iggy_broker.net import dispatch
@@ -20,14 +19,12 @@ from iggy_broker.net.edge import SILENT_STEPS_MAX, Edge
 from iggy_broker.net.handlers import messages
 from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_over
 from iggy_broker.net.intake import SLOW_AFTER_S, Intake
-from iggy_broker.net.late_polls import client_poll_late
 from iggy_broker.net.outbox import Outbox
 from iggy_broker.net.requests import serve_request
 from iggy_broker.net.resolver import Resolver
-from iggy_broker.net.session import Session, deny
+from iggy_broker.net.session import Session, Transport, deny
 from iggy_broker.net.targets import Target
 from iggy_broker.net.wrapped import outbox_class
-from iggy_broker.storage.older import NotHere
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import HEADER_BYTES, ZERO_16, RequestHeader, stamp_session
@@ -75,6 +72,7 @@ class Connection(Intake):
         "session",
     )
     _header_bytes = HEADER_BYTES
+    reached_by = Transport.TCP
 
     def __init__(self, edge: Edge, session: Session | None = None) -> None:
         """Not connected yet. `session` comes along from the shard that had the connection."""
@@ -89,7 +87,9 @@ class Connection(Intake):
         self._silent_steps = 0  # of the heartbeat, since the last frame or part of one
         self._half_bytes = 0  # of half a frame, at the last step
         self._stays_until_s = 0.0 if session is None else edge.loop.time() + PAUSE_S
-        self.session = session or Session(client_number=edge.next_number(), address="")
+        self.session = session or Session(
+            client_number=edge.next_number(), address="", transport=self.reached_by
+        )
         self.resolver = Resolver(self._services, self.session)
 
     # -- asyncio -------------------------------------------------------------------------------
@@ -105,9 +105,12 @@ class Connection(Intake):
         if not self.session.address:
             peer = transport.get_extra_info("peername")
             self.session.address = f"{peer[0]}:{peer[1]}" if peer else ""
-        self._out = outbox_class(transport)(transport, self._edge.unsent)
+        self._out = self._outbox(transport)
         if not self._out.is_movable:
             self._stays_until_s = math.inf
+
+    def _outbox(self, transport: asyncio.Transport) -> Outbox:
+        return outbox_class(transport)(transport, self._edge.unsent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone: its session ends with it (Iggy protocol 0.11)."""
@@ -264,9 +267,6 @@ class Connection(Intake):
                 return self._forward(read.target, frame)
             parts = messages.poll(self._services, read, tail, header)
             self._foreign_owner = -1
-        except NotHere as missing:
-            self._serve_later(client_poll_late(self.resolver, header, bytes(frame), missing))
-            return True
         except Reject as refusal:
             self._answer_refusal(frame, refusal)
             return True
@@ -342,14 +342,11 @@ class Connection(Intake):
             self._services.counters.refused(ErrorCode.INVALID_SIZE_BYTES)
             self._answer(deny(header, ErrorCode.INVALID_SIZE_BYTES))
         else:
-            self._serve_later(serve_request(self._edge, self, header, bytes(frame)))
+            self._blocked |= BUSY
+            task = self._loop.create_task(serve_request(self._edge, self, header, bytes(frame)))
+            self._edge.tasks.add(task)
+            task.add_done_callback(self._served)
         return True
-
-    def _serve_later(self, work: Coroutine[Any, Any, bytes]) -> None:
-        self._blocked |= BUSY
-        task = self._loop.create_task(work)
-        self._edge.tasks.add(task)
-        task.add_done_callback(self._served)
 
     def _served(self, task: asyncio.Task[bytes]) -> None:
         self._edge.tasks.discard(task)

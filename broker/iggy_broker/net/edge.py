@@ -41,6 +41,7 @@ SILENT_STEPS_MAX: Final = 6  # whole steps without a frame; then 1.2 intervals a
 CONNECTIONS_MAX: Final = 16_384  # per shard; beyond, a new connection is closed at once
 
 _CLOSED: Final = "connections_closed_total"
+_OPEN: Final = "transport_connections"
 
 
 class Edge:
@@ -117,6 +118,7 @@ class Edge:
             )
             return False
         self.connections[connection] = None
+        counters.count(_OPEN, connection.reached_by.name.lower())
         if connection.session.user_id is not None:  # moved here from another shard
             self._arrived(connection)
         else:
@@ -127,10 +129,12 @@ class Edge:
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection and its session."""
-        self.connections.pop(connection, None)
+        counters = self.services.counters
+        if connection in self.connections:
+            del self.connections[connection]
+            counters.count(_OPEN, connection.reached_by.name.lower(), -1)
         self.end_session(connection)
         self._strangers.pop(connection, None)
-        counters = self.services.counters
         counters.connections = len(self.connections)
         counters.publish()
 

@@ -85,6 +85,26 @@ class Intake(asyncio.BufferedProtocol):
         elif self._filled == len(view):
             self._grow()
 
+    def feed(self, data: memoryview) -> int:
+        """Take bytes from a layer in between, as from the socket; how many were taken.
+
+        Fewer than all: half a frame has no memory to go on; reading was paused then, and the rest
+        is to come again when it is resumed. `data` is only lent.
+        """
+        at = 0
+        while at < len(data) and self._transport is not None and not self._transport.is_closing():
+            view = self._partial_view
+            if view is None:
+                self._arrived(data[at:])
+                break
+            step = min(len(view) - self._filled, len(data) - at)
+            if not step:
+                return at
+            view[self._filled : self._filled + step] = data[at : at + step]
+            at += step
+            self.buffer_updated(step)
+        return len(data)
+
     # -- inside --------------------------------------------------------------------------------
 
     def _arrived(self, view: memoryview) -> None:

@@ -56,12 +56,18 @@ def bind_all(host: str, port: int, count: int, *, key: str) -> list[socket.socke
 
 def addresses_of(config: Config) -> dict[str, Address]:
     """Where clients are listened for, by the name of the settings' table. TCP always has a port."""
-    return {"tcp": config.tcp.address}
+    found = {"tcp": config.tcp.address}
+    if config.websocket.enabled:
+        found["websocket"] = config.websocket.address
+    return found
 
 
 def tls_of(config: Config) -> dict[str, Tls]:
     """The listeners that are on and have TLS, by the same names."""
-    found = {"tcp": (config.tcp.enabled, config.tcp.tls)}
+    found = {
+        "tcp": (config.tcp.enabled, config.tcp.tls),
+        "websocket": (config.websocket.enabled, config.websocket.tls),
+    }
     return {name: tls for name, (is_on, tls) in found.items() if is_on and tls.enabled}
 
 

@@ -8,6 +8,7 @@ readable header stays unanswered.
 from __future__ import annotations
 
 import asyncio
+import enum
 from typing import Final
 
 from iggy_wire.buffer import Buffer
@@ -33,6 +34,15 @@ from iggy_wire.kernel import xxh3_64
 REPLIES_KEPT: Final = (
     5  # per client: a retry of an older change is answered REQUEST_ALREADY_APPLIED
 )
+
+
+class Transport(enum.IntEnum):
+    """How a client reaches the broker; the numbers of Iggy protocol 0.11, list of clients."""
+
+    TCP = 1
+    QUIC = 2
+    HTTP = 3
+    WEBSOCKET = 4
 
 
 class ReplyMemory:
@@ -96,15 +106,19 @@ class Session:
         "client_number",
         "memory",
         "number",
+        "transport",
         "user_id",
         "user_since_us",
     )
 
-    def __init__(self, *, client_number: int, address: str) -> None:
+    def __init__(
+        self, *, client_number: int, address: str, transport: Transport = Transport.TCP
+    ) -> None:
         """A connection that has not logged in. `client_number` is the broker's own, from 1."""
         self.client = ZERO_16
         self.client_number = client_number
         self.address = address
+        self.transport = transport
         self.number = 0
         self.user_id: int | None = None
         self.user_since_us = 0

@@ -92,6 +92,9 @@ def broker_variables(folders: Folders, ports: Ports, password: str) -> dict[str,
         "IGGY_SYSTEM_PATH": str(folders.broker),
         "IGGY_TCP_ADDRESS": ports.address,
         "IGGY_MONITORING_ADDRESS": ports.monitoring_address,
+        # Their ports are fixed, and instances run side by side; `spec.config` turns them on.
+        "IGGY_WEBSOCKET_ENABLED": "false",
+        "IGGY_QUIC_ENABLED": "false",
         # An unknown key of `spec.config` ends the start: a warning in a log would go unseen.
         "IGGY_CONFIG_STRICT": "true",
     }

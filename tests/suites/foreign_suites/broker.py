@@ -16,6 +16,7 @@ from broker_process import BrokerProcess
 from foreign_suites.results import Outcome, Result
 
 TCP_PORT = 8090
+OTHER_PORTS = {"websocket": 8092}
 USERNAME = PASSWORD = "iggy"  # written into the suites, like the port
 _WATCH_S = 0.5
 
@@ -34,8 +35,9 @@ def default_broker(run: Path) -> Iterator[BrokerProcess]:
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", TCP_PORT)) == 0:
             raise PortTaken(f"something listens on port {TCP_PORT}: stop it and try again")
-    broker = BrokerProcess(run, settings={"IGGY_ROOT_PASSWORD": PASSWORD})
+    broker = BrokerProcess(run, settings={"IGGY_ROOT_PASSWORD": PASSWORD}, transports=OTHER_PORTS)
     broker.tcp_port = TCP_PORT
+    broker.ports.update(OTHER_PORTS)
     broker.start()
     try:
         yield broker

@@ -10,14 +10,11 @@ from iggy_broker.net.context import Answer, Context, Row
 from iggy_wire import replies, requests
 from iggy_wire.codes import Command
 
-TRANSPORT_TCP: Final = 1
-
 
 async def get_me(context: Context, request: requests.GetMe) -> Answer:
     """The calling connection."""
     del request
-    session = context.session
-    me = LoggedIn(session.client_number, context.user_id, session.address, session.number)
+    me = LoggedIn.of(context.session, context.user_id)
     return Answer(_details(context, me))
 
 
@@ -52,7 +49,7 @@ def _info(client: LoggedIn, groups: tuple[GroupPlace, ...]) -> replies.ClientInf
     return replies.ClientInfo(
         client_id=client.client_number,
         user_id=client.user_id,
-        transport=TRANSPORT_TCP,
+        transport=client.transport,
         address=client.address,
         groups_count=len(groups),
     )

@@ -1,1 +1,0 @@
-"""`iggy-broker restore`: a data directory from an archive."""
