@@ -1,6 +1,6 @@
 """`iggy-broker [--config FILE]`: read the configuration, run the supervisor.
 
-`iggy-broker backup …` is a program of its own: see `backup`.
+`iggy-broker backup …` and `iggy-broker restore …` are programs of their own: see the modules.
 
 Exit codes: 0 stopped as asked, 1 cannot start, 2 wrong arguments or configuration (the reason is
 the last line of the log), 70 a shard failed.
@@ -9,6 +9,7 @@ the last line of the log), 70 a shard failed.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
 import sys
@@ -23,6 +24,8 @@ from iggy_broker.logs import event
 EXIT_CANNOT_START: Final = 1
 EXIT_USAGE: Final = 2
 
+_COMMANDS: Final = {"backup": "iggy_broker.backup", "restore": "iggy_broker.restore.command"}
+
 logger = logging.getLogger("iggy_broker")
 
 _EPILOG: Final = """\
@@ -31,17 +34,17 @@ IGGY_SYSTEM_PATH (data directory) and IGGY_TCP_ADDRESS. IGGY_ROOT_USERNAME and I
 make the first user of a new data directory; without them a password is made and shown once.
 
 iggy-broker backup --to FOLDER copies the data directory while the broker runs; see
-iggy-broker backup --help.
+iggy-broker backup --help. iggy-broker restore brings one back from an archive; see
+iggy-broker restore --help.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the broker, or a command of its own; the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["backup"]:
-        from iggy_broker import backup  # as late as the broker itself
-
-        return backup.main(given[1:])
+    if given and given[0] in _COMMANDS:
+        command = importlib.import_module(_COMMANDS[given[0]])  # as late as the broker itself
+        return int(command.main(given[1:]))
     options = _parser().parse_args(given)
     logs.set_up("info")
     logs.catch_all()

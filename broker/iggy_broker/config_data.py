@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from iggy_broker import config_values as values
 from iggy_broker.config_keys import Section, Setting
-from iggy_broker.config_values import SECOND_US, UNLIMITED
+from iggy_broker.config_values import SECOND_US, UNLIMITED, Secret
 
 SYNC_BYTES_DEFAULT: Final = 1 << 20
 ENTRIES_MAX: Final = 10_000_000  # messages that one partition knows
@@ -124,6 +124,52 @@ class SegmentDefaults(Section, frozen=True):
             "damaged is told and not served. A start then takes as long as reading all data."
         ),
     ] = False
+
+
+class Encryption(Section, frozen=True):
+    """AES-256-GCM of messages at rest."""
+
+    enabled: Annotated[
+        bool,
+        flag(
+            "Encrypt messages as they are written, with `key`. What is in the clear stays so, and "
+            "is read. Off: what is encrypted is still read with the keys."
+        ),
+    ] = False
+    key: Annotated[
+        Secret,
+        Setting(
+            values.encryption_key,
+            "Base64 of 32 bytes, as `openssl rand -base64 32` gives. Whoever loses it loses the "
+            "messages. Variables are seen by all that run as the broker's user: prefer key_file.",
+            secret=True,
+        ),
+    ] = Secret()
+    key_file: Annotated[
+        str, Setting(values.text, "File with the key, such as a mounted Secret. Read at the start.")
+    ] = ""
+    old_keys: Annotated[
+        Secret,
+        Setting(
+            values.encryption_keys,
+            "Keys that were used before, with commas between: they read and do not encrypt.",
+            secret=True,
+        ),
+    ] = Secret()
+    old_key_files: Annotated[
+        str,
+        Setting(values.text, "Files with such keys, one a line; commas between their names."),
+    ] = ""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with these settings together, and the fix; empty if nothing."""
+        if self.key and self.key_file:
+            return "system.encryption.key and system.encryption.key_file are both set: keep one"
+        if self.enabled and not (self.key or self.key_file):
+            fix = "set it, or system.encryption.key_file"
+            return f"system.encryption.key is empty and system.encryption.enabled is true: {fix}"
+        return ""
 
 
 class Recovery(Section, frozen=True):

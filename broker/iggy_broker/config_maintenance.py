@@ -150,6 +150,24 @@ class ArchiverS3(Section, frozen=True):
     ] = Secret()
 
 
+class ArchiverRead(Section, frozen=True):
+    """Polls of messages that only the archive has."""
+
+    enabled: Annotated[
+        bool,
+        flag("Give them. Off: a poll below the oldest message on the disk begins there."),
+    ] = True
+    cache_bytes: Annotated[
+        int,
+        Setting(
+            values.positive_size,
+            "Memory of each shard for blocks of about 4 MiB that were read.",
+            name="cache",
+            show=values.show_size,
+        ),
+    ] = 64 << 20
+
+
 class Archiver(Section, frozen=True):
     """Copies of segments in another place."""
 
@@ -192,6 +210,7 @@ class Archiver(Section, frozen=True):
     ] = 5 * SECOND_US
     disk: ArchiverDisk = ArchiverDisk()
     s3: ArchiverS3 = ArchiverS3()
+    read: ArchiverRead = ArchiverRead()
 
     @property
     def problem(self) -> str:

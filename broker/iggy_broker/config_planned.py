@@ -32,8 +32,6 @@ _NAMES: Final[dict[str, str]] = {
     "system.backup": "path",
     "system.logging": "path file_enabled max_file_size max_size max_total_size "
     "rotation_check_interval retention sysinfo_print_interval",
-    "system.encryption": "enabled key",
-    "encryption": "enabled key",
     "system.stream": "path",
     "system.topic": "path",
     "system.partition": "path",

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 from iggy_broker import config_values as values
 from iggy_broker.config_data import (
+    Encryption,
     MessageDeduplication,
     PartitionDefaults,
     Recovery,
@@ -206,6 +207,7 @@ class System(Section, frozen=True):
     partition: PartitionDefaults = PartitionDefaults()
     segment: SegmentDefaults = SegmentDefaults()
     recovery: Recovery = Recovery()
+    encryption: Encryption = Encryption()
     topic: TopicDefaults = TopicDefaults()
     message_deduplication: MessageDeduplication = MessageDeduplication()
 
@@ -235,8 +237,11 @@ class Config(Section, frozen=True):
     @property
     def problem(self) -> str:
         """What is wrong with settings together; empty if nothing is."""
-        frame_bytes_max = self.message_bus.max_message_size_bytes
-        return self.data_maintenance.archiver.problem or self.websocket.problem(frame_bytes_max)
+        return (
+            self.data_maintenance.archiver.problem
+            or self.system.encryption.problem
+            or self.websocket.problem(self.message_bus.max_message_size_bytes)
+        )
 
     def shards_count(self, cores: int) -> int:
         """How many shards to run when this process may use `cores` cores."""

@@ -13,6 +13,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from iggy_wire.sealing import parse_key
+
 T = TypeVar("T")
 
 SECOND_US: Final = 1_000_000
@@ -108,6 +110,20 @@ def text(value: object) -> str:
 def secret(value: object) -> Secret:
     """Text that is shown to nobody."""
     return Secret(text(value))
+
+
+def encryption_key(value: object) -> Secret:
+    """The key of encrypted data, or none."""
+    given = text(value).strip()
+    if given:
+        parse_key(given)
+    return Secret(given)
+
+
+def encryption_keys(value: object) -> Secret:
+    """Several of them: with commas between, or a list."""
+    parts = value if isinstance(value, list) else text(value).split(",")
+    return Secret(",".join(filter(None, map(encryption_key, parts))))
 
 
 def web_address(value: object) -> str:

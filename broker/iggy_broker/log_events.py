@@ -22,6 +22,7 @@ EVENTS: Final[dict[str, Event]] = {
     # Life of the broker.
     "starting": Event("The broker starts: versions, whether the kernel is compiled, settings."),
     "setting_warning": Event("A setting is unknown, or not used by this version."),
+    "encryption": Event("Messages are encrypted as they are written; `key_id`, and how many keys."),
     "credentials_ignored": Event("Root credentials that were changed after the first start."),
     "cannot_start": Event("The broker ends at once; the message says why and the way out."),
     "directory_emptied": Event("All data were removed before the start: `--fresh`."),
@@ -80,8 +81,8 @@ EVENTS: Final[dict[str, Event]] = {
         "A read met stored bytes that are wrong; they are not served.", limited=True
     ),
     "not_decrypted": Event(
-        "A read met messages that it has no key for, or that were changed: it is refused. `folder`, "
-        "`offset`, `key_id`.",
+        "A read met messages that it has no key for, or that were changed: it is refused. "
+        "`folder`, `offset`, `key_id`.",
         limited=True,
     ),
     "segment_damaged": Event(
@@ -110,12 +111,26 @@ EVENTS: Final[dict[str, Event]] = {
     "archive_works": Event("What had failed is copied again.", limited=True),
     "segment_archived": Event("A sealed segment is in the archive, read back.", limited=True),
     "segment_vanished": Event("A segment was gone before it was copied (level debug).", True),
+    "archive_unreadable": Event(
+        "Older messages cannot be read from the archive; polls are refused for now.", limited=True
+    ),
+    "archive_readable": Event("Older messages are read from the archive again."),
+    "archive_damaged": Event(
+        "Something in the archive is damaged or missing: `folder`, `offset`.", limited=True
+    ),
     "storage": Event("Something else that storage met.", limited=True),
     # `iggy-broker backup`.
     "backup_made": Event("A backup is whole: how many partitions, messages and bytes."),
     "backup_checked": Event("A backup was read again; what is wrong stands in lines before."),
     "backup_damaged": Event("Something in a backup, or in what was copied, is damaged."),
     "backup_failed": Event("A backup was not made, or cannot be read; the message says why."),
+    # `iggy-broker restore`.
+    "restored": Event("A data directory is whole: how many partitions and messages, how long."),
+    "restore_elsewhere": Event("Older messages are in an archive that the settings do not name."),
+    "restore_left_out": Event("Partitions younger than the archive's metadata were left alone."),
+    "restore_problem": Event("Something could not be restored as it was; restore.json names it."),
+    "restore_not_needed": Event("The data directory has data: `--if-empty` did nothing."),
+    "restore_failed": Event("Nothing was restored; the message says why."),
     # Clients.
     "login_refused": Event(
         "Wrong credentials, a wrong version, or a login that is none.", limited=True

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from iggy_broker.archive.lanes import MakeLane, archiver_with_lanes
+from iggy_broker.archive.fetching import READS_AT_ONCE, Fetches
+from iggy_broker.archive.lanes import MakeLane, archiver_with_lanes, once
+from iggy_broker.archive.library import Library
+from iggy_broker.archive.places import open_store
+from iggy_broker.archive.reading import ArchiveReads
 from iggy_broker.cleaner import Cleaner
 from iggy_broker.config import Config
 from iggy_broker.metadata.model import State
@@ -19,6 +25,25 @@ def gate_of(config: Config) -> Gate:
     """Whether only what is in the archive may be removed."""
     archiver = config.data_maintenance.archiver
     return Gate(is_shut=archiver.enabled and archiver.archive_expired)
+
+
+def with_older(
+    config: Config, parts: StorageParts, archive_lane: MakeLane, counters: Counters
+) -> tuple[StorageParts, Callable[[], None]]:
+    """The same parts with who gives messages that logs have no more; and what ends that."""
+    settings = config.data_maintenance.archiver
+    if not (settings.enabled and settings.read.enabled):
+        return parts, lambda: None
+    opened = once(partial(open_store, settings, config.system.path))
+    lanes = [archive_lane(f"archive-read-{number}", opened) for number in range(READS_AT_ONCE)]
+    library = Library(
+        Fetches(lanes),
+        keys=parts.keys,
+        cache_bytes=settings.read.cache_bytes,
+        clock=parts.clock,
+        counters=counters,
+    )
+    return replace(parts, older=ArchiveReads(library, counters)), library.close
 
 
 class Maintenance:

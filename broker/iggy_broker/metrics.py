@@ -80,6 +80,13 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
         "gauge",
         "When something was last stored in the archive, since 1970; 0 before the first copy.",
     ),
+    "archive_reads_total": ("counter", "Polls that the archive answered."),
+    "archive_reads_fetches_total": ("counter", "Blocks that were fetched from the archive."),
+    "archive_reads_bytes_total": ("counter", "Bytes of these blocks."),
+    "archive_reads_failures_total": ("counter", "Reads that the archive did not answer."),
+    "archive_reads_refused_total": ("counter", "Polls put off because too many reads run or wait."),
+    "archive_reads_waiting": ("gauge", "Reads of the archive that run or wait."),
+    "archive_reads_cache_bytes": ("gauge", "Memory of the blocks that are kept."),
     "clock_steps_total": ("counter", "Jumps of the wall clock, seen by shard 0."),
     "log_lines_suppressed_total": ("counter", "Log lines not written for being too many."),
 }
@@ -125,9 +132,10 @@ TALLIES: Final[dict[str, Tally]] = {
     ),
     "checksum_errors_total": Tally(
         "counter",
-        "Batches with a wrong checksum: refused from a client, or found on the disk.",
+        "Batches with a wrong checksum: refused from a client, or found on the disk or in the "
+        "archive.",
         "source",
-        ("client", "disk"),
+        ("client", "disk", "archive"),
     ),
     "recovery_decisions": Tally(
         "gauge",
@@ -289,6 +297,13 @@ class Counters:
     archiver_pending_segments: int
     archiver_behind_seconds: int
     archiver_last_copy_seconds: int
+    archive_reads_total: int
+    archive_reads_fetches_total: int
+    archive_reads_bytes_total: int
+    archive_reads_failures_total: int
+    archive_reads_refused_total: int
+    archive_reads_waiting: int
+    archive_reads_cache_bytes: int
     clock_steps_total: int
     log_lines_suppressed_total: int
 

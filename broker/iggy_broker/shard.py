@@ -20,7 +20,7 @@ import uvloop
 from iggy_broker import logs
 from iggy_broker.config import Config
 from iggy_broker.logs import event
-from iggy_broker.maintenance import Maintenance, gate_of
+from iggy_broker.maintenance import Maintenance, gate_of, with_older
 from iggy_broker.metadata.info import InfoKeeper
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import State
@@ -45,6 +45,7 @@ from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.syncer import Syncer, run_saver
 from iggy_broker.surroundings import Surroundings
 from iggy_broker.transports import open_monitoring, open_transports
+from iggy_wire.sealing import NO_KEYS, Keyring
 
 if TYPE_CHECKING:
     from iggy_broker.net.tls import ListenerTls
@@ -75,6 +76,7 @@ class Plan:
     lifeline: int  # a pipe's reading end; its end means that the supervisor died
     ports: dict[str, int]  # by the same names
     started_at_us: int
+    keys: Keyring = NO_KEYS
 
 
 def run_shard(plan: Plan) -> int:
@@ -133,10 +135,12 @@ class Shard:
         plan, around = self._plan, self._around
         syncer = around.syncer(self._on_storage_failed, self._counters)
         self._parts.callback(syncer.close)
-        gate = gate_of(plan.config)
         parts = StorageParts(
-            around.disk, around.clock, plan.table, syncer, warn=self._warn, gate=gate
-        )
+            around.disk, around.clock, plan.table, syncer,
+            warn=self._warn, gate=gate_of(plan.config), keys=plan.keys,
+        )  # fmt: skip
+        parts, close = with_older(plan.config, parts, around.archive_lane, self._counters)
+        self._parts.callback(close)
         host = OwnedPartitions(
             str(plan.config.system.path),
             shard_id=plan.shard_id,

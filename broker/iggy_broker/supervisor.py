@@ -40,10 +40,13 @@ from iggy_broker.net.listener import ListenError, addresses_of, bind_all, tls_of
 from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard
 from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
 from iggy_broker.storage.format_version import (
+    ENCRYPTED_FORMAT,
+    PLAIN_FORMAT,
     FormatVersionError,
     check_format,
     empty_directory,
 )
+from iggy_broker.storage.keys import KeysError, read_keys
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.removal import remove_leftovers
@@ -51,6 +54,7 @@ from iggy_broker.surroundings import SIGNALS
 from iggy_broker.transports import modules_of
 from iggy_wire import kernel
 from iggy_wire.dialect import P11, version_text
+from iggy_wire.sealing import Keyring
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +66,7 @@ _READY_STEP_S: Final = 0.01
 _NOTE_STEP_S: Final = 1.0  # a full disk had no room for the file with the settings in force
 CANNOT_START: Final = (
     DirectoryLockedError, FormatVersionError, MetadataDamaged, JournalFull, StorageFailed,
-    ListenError, CertificateError, OSError,
+    ListenError, CertificateError, KeysError, OSError,
 )  # fmt: skip
 
 
@@ -75,6 +79,7 @@ class _Broker:
     counters: SharedCounters
     lock: DirectoryLock  # inherited by the shards: it lasts as long as any of us lives
     shards: dict[int, int]  # process → shard
+    keys: Keyring
 
 
 def supervise(config: Config, *, fresh: bool = False) -> int:
@@ -85,6 +90,7 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     return_large_blocks()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # whoever stops a start gets a clean stop
     _introduce(config)
+    keys = _keys(config)
     lock = _lock(config.system.path)
     if fresh:
         empty_directory(RealDisk(), str(config.system.path))
@@ -96,7 +102,7 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     state, log = recover(config, RealDisk(), SystemClock())
     shards_count = config.shards_count(usable_cores())
     counters = SharedCounters(shards_count)
-    broker = _Broker(config, shards_count, counters, lock, {})
+    broker = _Broker(config, shards_count, counters, lock, {}, keys)
     plans, bound, lifeline = _plans(broker, state, log)
     for name in modules_of(config):  # before the fork, to be shared
         importlib.import_module(name)
@@ -125,6 +131,14 @@ def _introduce(config: Config) -> None:
     )
 
 
+def _keys(config: Config) -> Keyring:
+    keys = read_keys(config.system.encryption)
+    if keys.key_id:
+        told = event("encryption", key_id=keys.key_id, keys=len(keys.ids))
+        logger.info("= messages are encrypted with key %s", keys.key_id, extra=told)
+    return keys
+
+
 def _lock(root: Path) -> DirectoryLock:
     root.mkdir(mode=0o750, parents=True, exist_ok=True)
     deadline = time.monotonic() + LOCK_WAIT_S
@@ -139,7 +153,8 @@ def _lock(root: Path) -> DirectoryLock:
 
 def recover(config: Config, disk: Disk, clock: Clock) -> tuple[State, Journal]:
     """What is done once, before there are shards: the metadata and its journal."""
-    check_format(disk, str(config.system.path))
+    least = ENCRYPTED_FORMAT if config.system.encryption.enabled else PLAIN_FORMAT
+    check_format(disk, str(config.system.path), least=least)
     remove_leftovers(disk, str(config.system.path))
     opened = recovery.open_metadata(config, disk=disk, clock=clock, warn=logs.warn)
     for note in opened.notes:
@@ -186,6 +201,7 @@ def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Con
             lifeline=lifeline_end,
             ports=ports,
             started_at_us=started_at_us,
+            keys=broker.keys,
         )
         for shard in range(count)
     ]

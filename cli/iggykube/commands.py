@@ -10,6 +10,17 @@ from iggy_broker import __version__
 
 # By command: where it is, under its own name, and what the list of commands says of it.
 COMMANDS: Final = {
+    "client": ("iggykube.admin.system", "See who is connected to a broker."),
+    "cluster": ("iggykube.admin.system", "Show the nodes that a broker names."),
+    "group": ("iggykube.admin.groups", "List, show, make and remove consumer groups."),
+    "message": ("iggykube.admin.messages", "Send and read messages: produce and consume."),
+    "offset": ("iggykube.admin.offsets", "Show, set and delete stored offsets."),
+    "ping": ("iggykube.admin.system", "Ask whether a broker answers."),
+    "stats": ("iggykube.admin.system", "Show what a broker holds and uses."),
+    "stream": ("iggykube.admin.streams", "List, show, make and remove streams."),
+    "token": ("iggykube.admin.tokens", "List, make and end your access tokens."),
+    "topic": ("iggykube.admin.topics", "List, show, make, change and remove topics."),
+    "user": ("iggykube.admin.users", "List, show, make, change and remove users."),
     "check": ("iggykube.check", "Check files, start nothing."),
     "completion": ("iggykube.completion", "Print the script that makes a shell complete commands."),
     "consume": ("iggykube.consume", "Show messages."),

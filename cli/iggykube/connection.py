@@ -174,14 +174,14 @@ class TargetOptions(msgspec.Struct, frozen=True):
         if self.token_file is not None:
             if self.username is not None or self.password_file is not None:
                 raise click.UsageError("--token-file stands in place of --username: give one")
-            return Login(token=_secret("--token-file", self.token_file))
+            return Login(token=read_secret("--token-file", self.token_file))
         if self.username is None and self.password_file is None:
             return None
         username = self.username or os.environ.get("IGGY_USERNAME")
         if not username:
             raise click.UsageError("--password-file needs --username, or IGGY_USERNAME")
         if self.password_file is not None:
-            return Login(username, _secret("--password-file", self.password_file))
+            return Login(username, read_secret("--password-file", self.password_file))
         password = os.environ.get("IGGY_PASSWORD")
         if not password:
             raise click.UsageError("--username needs --password-file, or IGGY_PASSWORD")
@@ -190,7 +190,7 @@ class TargetOptions(msgspec.Struct, frozen=True):
     def _tls(self) -> Tls | None:
         if not self.tls:
             return None
-        pem = "" if self.ca is None else _read("--ca", self.ca, CA_BYTES_MAX)
+        pem = "" if self.ca is None else read_text("--ca", self.ca, CA_BYTES_MAX)
         if self.ca is not None and "BEGIN CERTIFICATE" not in pem:
             message = f"'{self.ca}' holds no certificate: it must be PEM, with BEGIN CERTIFICATE"
             raise click.BadParameter(message, param_hint="'--ca'")
@@ -209,14 +209,16 @@ def _environment_login() -> Login | None:
     return Login(username, password or "") if username else None
 
 
-def _secret(option: str, path: Path) -> str:
-    text = _read(option, path, SECRET_BYTES_MAX).strip()
+def read_secret(option: str, path: Path) -> str:
+    """A password or token of a file. Raises click.BadParameter, which names the option."""
+    text = read_text(option, path, SECRET_BYTES_MAX).strip()
     if not text:
         raise click.BadParameter(f"'{path}' is empty", param_hint=f"'{option}'")
     return text
 
 
-def _read(option: str, path: Path, bytes_max: int) -> str:
+def read_text(option: str, path: Path, bytes_max: int) -> str:
+    """A small file's text. Raises click.BadParameter, which names the option."""
     try:
         with path.open("rb") as file:
             data = file.read(bytes_max + 1)

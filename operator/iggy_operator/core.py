@@ -17,6 +17,7 @@ from iggy_operator.cache import ObjectCache
 from iggy_operator.clock import Clock
 from iggy_operator.cluster import Cluster, ClusterError, Object, Ref
 from iggy_operator.desired.release import Release
+from iggy_operator.figures import ReadMetrics, no_metrics
 from iggy_operator.kinds.common import World
 from iggy_operator.log_context import about
 from iggy_operator.meter import NO_METER, Meter
@@ -41,6 +42,8 @@ class Tuning:
     meter: Meter = NO_METER
     ending: Collection[str] = ()
     """Namespaces that are being deleted, at each moment: see `endings`."""
+    read_metrics: ReadMetrics = no_metrics
+    """Of a broker."""
 
 
 class Core:
@@ -71,6 +74,7 @@ class Core:
             product,
             meter=tuning.meter,
             ending=tuning.ending,
+            read_metrics=tuning.read_metrics,
         )
         self._workers: Workers[Ref] = Workers(self._queue, clock, self._pass, count=tuning.workers)
         self._passes = Passes(world, add=self._workers.add, check=self._workers.check)

@@ -173,8 +173,13 @@ class Reason(StrEnum):
     )
     ARCHIVE_FAILING = (
         "ArchiveFailing",
-        "The broker cannot archive segments; none is removed meanwhile",
+        "The broker cannot copy to its archive, or falls behind; no segment is removed meanwhile",
         "See the broker's log; correct the bucket, its credentials or its volume",
+    )
+    ARCHIVER_OFF = (
+        "ArchiverOff",
+        "There is no archive: what a lost volume had is lost",
+        "Set `archiver`, where that matters",
     )
     SUBMISSION_FAILED = (
         "SubmissionFailed",

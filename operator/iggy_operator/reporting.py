@@ -15,6 +15,7 @@ from iggy_operator.broker_admin import (
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Event
 from iggy_operator.conditions import (
+    ARCHIVE_HEALTHY,
     CREDENTIALS_READY,
     PAUSED,
     READY,
@@ -48,7 +49,7 @@ _NAMES: Final = frozenset({ErrorCode.INVALID_STREAM_NAME, ErrorCode.INVALID_TOPI
 _CREDENTIALS: Final = frozenset(
     {Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.UNAUTHORIZED}
 )
-_TOLD: Final = frozenset({READY, SYNCED, CREDENTIALS_READY, STORAGE_READY})
+_TOLD: Final = frozenset({READY, SYNCED, CREDENTIALS_READY, STORAGE_READY, ARCHIVE_HEALTHY})
 """Conditions whose transitions become events."""
 _WAITING: Final = frozenset(
     {

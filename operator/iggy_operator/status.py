@@ -10,7 +10,7 @@ from iggy_operator.conditions import Condition
 from iggy_operator.objects import generation_of, status_of
 from iggy_operator.units import time_of, time_text
 
-COUNTERS: Final = frozenset({"progress", "messages", "sizeBytes", "counts", "storage"})
+COUNTERS: Final = frozenset({"progress", "messages", "sizeBytes", "counts", "storage", "archive"})
 """Fields that move by themselves."""
 COUNTERS_PAUSE_S: Final = 30.0
 """A status in which nothing but counters moved is not written more often."""

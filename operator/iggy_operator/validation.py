@@ -44,6 +44,8 @@ PATTERN_FIXES: Final = {
     "^[0-9a-fA-F:.]+/[0-9]{1,3}$": "must be a network, such as 203.0.113.0/24",
     "^(\\[[0-9a-fA-F:.]+\\]|[A-Za-z0-9][-A-Za-z0-9.]*)(:[0-9]{1,5})?$": "must be a host, or host "
     "and port, such as iggy.example:8090",
+    "^[-._a-zA-Z0-9]+$": "must be a name in a Secret, of letters, digits, dashes, dots and "
+    "underscores",
     "^jdbc:postgresql:": "must begin with jdbc:postgresql:, such as jdbc:postgresql://host:5432/name",
     "^https?://[^/@?#]+([/?#].*)?$": "must be an http:// or https:// address without credentials",
     "^https?://[^/@]+/?$": "must be an address without login and path, such as http://minio:9000",

@@ -38,7 +38,8 @@ CONDITIONS: Final = (
          "asked for, and less than 85 % of it are in use"),
     Word(conditions.CONFIG_APPLIED, ("IggyBroker",), "The running pod has the wanted settings; if "
          "not, the message says what waits for a restart"),
-    Word(conditions.ARCHIVE_HEALTHY, ("IggyBroker",), "The archiver is off, or works"),
+    Word(conditions.ARCHIVE_HEALTHY, ("IggyBroker",), "The archiver is off, or its last "
+         "copies were taken"),
     Word(conditions.CREDENTIALS_READY, ("IggyBroker", *_CONNECTORS, "IggyUser"), "The Secret is "
          "there and the broker accepts it"),
     Word(conditions.DATA_CONTINUITY, ("IggyTopic",), "The topic is the one that was first seen. "
@@ -53,7 +54,7 @@ CONDITIONS: Final = (
          "used"),
 )  # fmt: skip
 
-RESERVED: Final = (Reason.ARCHIVE_FAILING,)
+RESERVED: Final[tuple[Reason, ...]] = ()
 """Reasons that nothing gives yet."""
 
 EVENTS: Final = (
@@ -63,6 +64,8 @@ EVENTS: Final = (
          "as many now"),
     Word("Retained", _IN_BROKER, "The object went, and something stays in the broker; the message "
          "names it"),
+    Word("Restored", ("IggyBroker",), "An empty volume was filled from the archive; the message "
+         "says with what"),
     Word("PasswordChanged", ("IggyUser", "IggyBroker"), "The user, or root, has a new password"),
     Word("ApplicationGone", _CONNECTORS, "Somebody removed the Spark application; it is made "
          "anew"),

@@ -9,7 +9,7 @@ import pytest
 
 from broker_process import running_broker
 from iggy_broker.metadata.snapshot import VERSION
-from iggy_broker.storage.format_version import FORMAT_VERSION
+from iggy_broker.storage.format_version import PLAIN_FORMAT
 from kept_directories import MESSAGES, check, kept, payload, unpack, version_of
 from stored import read_all, send
 
@@ -19,7 +19,7 @@ def test_one_of_each_format_is_kept() -> None:
     assert found == list(range(1, VERSION + 1)), (
         "keep one before the format is raised: tests/support/kept_directories.py"
     )
-    assert FORMAT_VERSION == 1, "keep data directories of the earlier one, too"
+    assert PLAIN_FORMAT == 1, "keep data directories of the earlier one, too"
 
 
 @pytest.mark.parametrize("archive", kept(), ids=lambda path: path.name.removesuffix(".tar.gz"))

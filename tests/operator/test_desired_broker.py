@@ -1,15 +1,12 @@
 import json
 import re
-import urllib.request
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_process import BrokerProcess, running_broker
 from desired_cases import RELEASE, broker_of, children_of, owner_of_broker
 from foreign_schemas import misfits, pod_schema
 from golden_files import check_frozen, check_golden
@@ -70,6 +67,39 @@ SPECS: dict[str, dict[str, Any]] = {
         "allowedNamespaces": {"from": "All"},
         "networkPolicy": {"enabled": False},
     },
+    "broker-archive-bucket": {
+        "archiver": {
+            "kind": "S3",
+            "interval": "2s",
+            "s3": {
+                "bucket": "iggy-archive",
+                "region": "eu-central-1",
+                "credentialsSecretName": "archive-keys",
+            },
+        },
+        "restoreFrom": {},
+    },
+    "broker-archive-volume": {
+        "archiver": {
+            "kind": "Disk",
+            "continuous": False,
+            "archiveExpired": False,
+            "disk": {"size": "40Gi", "storageClassName": "slow"},
+        },
+        "restoreFrom": {
+            "s3": {
+                "bucket": "elsewhere",
+                "prefix": "prod/main",
+                "endpoint": "http://minio:9000",
+                "pathStyle": True,
+                "credentialsSecretName": "elsewhere-keys",
+            }
+        },
+    },
+    "broker-archive-claims": {
+        "archiver": {"kind": "Disk", "disk": {"existingClaim": "shelf"}},
+        "restoreFrom": {"disk": {"existingClaim": "old-shelf"}},
+    },
 }
 
 
@@ -129,18 +159,19 @@ def test_every_value_of_the_spec_shows_up() -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_the_pod_has_the_restricted_profile(name: str) -> None:
     pod = pod_of(children_of(broker_of(**SPECS[name])))
-    container = pod["containers"][0]
+    containers = [*pod["containers"], *pod.get("initContainers", ())]
 
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] > 0
     assert pod["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
     assert pod["securityContext"]["seccompProfile"]["type"] in ("RuntimeDefault", "Localhost")
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
-    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(pod)
+    for container in containers:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
     assert pod["automountServiceAccountToken"] is False
 
 
@@ -210,24 +241,6 @@ def test_shards_follow_the_reserved_cpu(resources: dict[str, Any], count: int) -
     assert broker_config.shards_count(broker_of(resources=resources)) == count
 
 
-def test_probes_are_answered_by_a_real_broker(tmp_path: Path) -> None:
-    container = pod_of(children_of(broker_of()))["containers"][0]
-    paths = {container[f"{kind}Probe"]["httpGet"]["path"]
-             for kind in ("startup", "liveness", "readiness")}  # fmt: skip
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports["monitoring"] == broker_config.MONITORING_PORT
-
-    with running_broker(tmp_path, shards=1, monitoring=True) as broker:
-        answers = {path: status(broker, path) for path in paths}
-
-    assert answers == {"/ping": 200, "/ready": 200}
-
-
-def status(broker: BrokerProcess, path: str) -> int:
-    with urllib.request.urlopen(f"http://127.0.0.1:{broker.monitoring_port}{path}") as answer:
-        return int(answer.status)
-
-
 def test_nobody_but_the_allowed_may_connect() -> None:
     broker = broker_of(allowedNamespaces={"from": "List", "names": ["shop", "messaging"]})
 
@@ -276,7 +289,19 @@ def test_an_external_broker_has_no_children() -> None:
     ("spec", "words"),
     [
         ({"shards": {"pinCores": True}}, "shards.pinCores"),
-        ({"archiver": {"kind": "Disk"}}, "archiver.kind"),
+        (
+            {"archiver": {"kind": "Disk", "disk": {"existingClaim": "data-main-0"}}},
+            "archiver.disk.existingClaim: data-main-0 is the volume of the data",
+        ),
+        (
+            {"restoreFrom": {"disk": {"existingClaim": "data-main-0"}}},
+            "restoreFrom.disk.existingClaim",
+        ),
+        ({"restoreFrom": {"s3": {"bucket": "abc"}, "full": False}}, "restoreFrom.full"),
+        ({"config": {"archiver.enabled": "true"}}, "archiver.enabled is set by the operator"),
+        ({"config": {"data_maintenance.archiver.s3.bucket": "abc"}}, "is set by the operator"),
+        ({"config": {"system.encryption.key": "x"}}, "encryption.key is set by the operator"),
+        ({"encryption": {"secretName": "keys"}}, "encryption"),
         ({"listeners": {"tls": {"secretName": "cert"}}}, "listeners.tls"),
         ({"config": {"sharding.cpu_allocation": "9"}}, "sharding.cpu_allocation"),
         ({"config": {"path": "/"}}, "path is set by the operator"),

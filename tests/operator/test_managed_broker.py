@@ -26,7 +26,8 @@ def test_a_broker_is_made_and_says_so() -> None:
         assert status["restart"] == {"pending": False, "reasons": []}
         assert status["counts"]["streams"] == 0
         assert "configHash" in status
-        for kind in ("StorageReady", "ConfigApplied", "CredentialsReady", "ArchiveHealthy"):
+        assert world.says(BROKER, "ArchiveHealthy") == ("True", "ArchiverOff")
+        for kind in ("StorageReady", "ConfigApplied", "CredentialsReady"):
             assert world.says(BROKER, kind) == ("True", "Synced"), kind
         assert world.says(BROKER, "Progressing") == ("False", "Synced")
 

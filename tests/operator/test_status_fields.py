@@ -70,6 +70,16 @@ def of_a_managed_broker(seen: Seen) -> None:
     run_managed(scenario)
 
 
+def of_an_archive(seen: Seen) -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        world.metrics = [f"iggy_archiver_{name} 1" for name in ("failing", "last_copy_seconds")]
+        world.sets.restores = '{"restored": {"archive": "s3://abc/shop/main", "streams": 1}}'
+        await started(world, archiver={"kind": "S3", "s3": {"bucket": "abc"}}, restoreFrom={})
+        note(seen, world)
+
+    run_managed(scenario)
+
+
 def of_streams_topics_and_users(seen: Seen) -> None:
     async def scenario(world: OperatorWorld) -> None:
         external = {"tcp": ADDRESS, "http": "https://iggy", "credentialsSecretName": "root"}
@@ -156,6 +166,7 @@ def of_sinks_of_topics(seen: Seen) -> None:
 
 SCENARIOS: tuple[Callable[[Seen], None], ...] = (
     of_a_managed_broker,
+    of_an_archive,
     of_streams_topics_and_users,
     of_sinks,
     of_sources,

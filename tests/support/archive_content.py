@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from archived_topic import check_copy, is_manifest
-from iggy_broker.archive.store import BLOCK_BYTES, ArchiveStore
+from iggy_broker.archive.store import BLOCK_BYTES, ArchiveError, ArchiveStore
 from iggy_wire.archive import Manifest, is_state, parse_key
 from iggy_wire.batch import messages
 
@@ -50,3 +50,15 @@ def log_of(objects: Mapping[str, bytes], key: str, manifest: Manifest) -> bytes:
         for piece in manifest.pieces
     )
     return b"".join(pieces)
+
+
+def is_archived(store: ArchiveStore, count: int, folder: str) -> bool:
+    """Whether a folder of the archive has the first `count` messages of its partition."""
+    try:
+        objects = {
+            key: data for key, data in objects_of(store).items() if key.startswith(f"{folder}/")
+        }
+        found = payloads_of(objects, int(folder.rpartition("/")[2]))
+    except (AssertionError, ArchiveError, FileNotFoundError, KeyError):
+        return False  # it changes while it is read
+    return all(offset in found for offset in range(count))

@@ -21,6 +21,7 @@ from iggy_broker.partition_host import OwnedPartitions
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.gate import Gate
 from iggy_broker.storage.index_cache import IndexCache
+from iggy_broker.storage.older import Older
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.sparse_index import INDEX_EVERY_BYTES
 from iggy_wire import archive, kernel
@@ -82,10 +83,15 @@ class MemoryStore:
         self._step()
         return len(self.objects[key]) if key in self.objects else None
 
-    def entries(self, prefix: str) -> Iterator[Stored]:
+    def folders(self, prefix: str) -> Iterator[str]:
+        self._step()
+        found = {key[len(prefix) :] for key in self.objects if key.startswith(prefix)}
+        yield from sorted({name.partition("/")[0] for name in found if "/" in name})
+
+    def entries(self, prefix: str, *, after: str = "") -> Iterator[Stored]:
         self._step()
         for key in sorted(self.objects):
-            if key.startswith(prefix):
+            if key.startswith(prefix) and key > after:
                 yield Stored(key, len(self.objects[key]))
 
     def delete(self, key: str) -> None:
@@ -101,6 +107,9 @@ class HereLane:
 
     async def run(self, work: Callable[[ArchiveStore, Disk], T]) -> T:
         return work(self._store, self._disk)
+
+    def close(self) -> None:
+        pass
 
 
 class ArchivedTopic(CleanedTopic):
@@ -129,6 +138,7 @@ class ArchivedTopic(CleanedTopic):
             table=PartitionTable(self.parts.table.slots_count),
             gate=Gate(is_shut=settings.archive_expired),
             indexes=IndexCache(),
+            older=self.older(disk),
         )
         node = node_settings(self.config)
         host = OwnedPartitions("/data", shard_id=0, shards_count=1, node=node, parts=self.parts)
@@ -154,6 +164,10 @@ class ArchivedTopic(CleanedTopic):
                 counters=self.counters_of,
             )
         ]
+
+    def older(self, disk: SimulatedDisk) -> Older | None:
+        """Who has what the logs have no more."""
+        return None
 
     def send(self, size_bytes: int, number: int = 0) -> None:
         """One message."""
@@ -204,15 +218,23 @@ def is_manifest(key: str) -> bool:
 
 
 def check_copy(objects: dict[str, bytes], key: str, manifest: Manifest) -> None:
-    """A copy is what its manifest says: the batches of these offsets."""
+    """A copy is what its manifest says: the batches of these offsets, and their index."""
+    check_log(objects, key, manifest)
+    assert has_index(objects, key, manifest)
+
+
+def has_index(objects: dict[str, bytes], key: str, manifest: Manifest) -> bool:
+    """Whether the index is there that the manifest names, or none if it names none."""
+    index = objects.get(f"{key.removesuffix('.json')}.index", b"") if manifest.sealed else b""
+    found = digest(lambda size, at: index[at : at + size], len(index)) if index else "0" * 16
+    return (len(index), found) == (manifest.index_bytes, manifest.index_xxh3)
+
+
+def check_log(objects: dict[str, bytes], key: str, manifest: Manifest) -> None:
+    """The batches of these offsets are there."""
     start = key.removesuffix(".json")
     if manifest.sealed:
         log = objects[f"{start}.log"]
-        index = objects.get(f"{start}.index", b"")
-        assert len(index) == manifest.index_bytes
-        assert not index or digest(lambda size, at: index[at : at + size], len(index)) == (
-            manifest.index_xxh3
-        )
     else:
         log = b"".join(
             objects[f"{start}.{piece.position:020d}.part"][: piece.size_bytes]

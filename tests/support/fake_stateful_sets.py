@@ -11,6 +11,8 @@ from iggy_operator.cluster import InvalidError, Object, Ref
 from iggy_operator.units import quantity
 
 # What a StatefulSet lets nobody change (Kubernetes).
+POD_IP = "10.0.0.7"
+FINISHED_AT = "2027-01-15T08:00:00Z"
 _IMMUTABLE = ("selector", "serviceName", "podManagementPolicy", "volumeClaimTemplates")
 
 
@@ -29,6 +31,8 @@ class FakeStatefulSets:
         self.missing_images: set[str] = set()
         self.refused_images: set[str] = set()
         """No pod with one of these is let into the cluster."""
+        self.restores = ""
+        """Last word of the containers that run before the others."""
         self.started: list[str] = []
         """Uids of all pods that ever were."""
         cluster.watchers.append(self._watch)
@@ -148,7 +152,12 @@ class FakeStatefulSets:
             return {"phase": "Pending", "conditions": [], "containerStatuses": [row]}
         row |= {"ready": True, "started": True, "state": {"running": {}}}
         ready = {"type": "Ready", "status": "True"}
-        return {"phase": "Running", "conditions": [ready], "containerStatuses": [row]}
+        rows = {"conditions": [ready], "containerStatuses": [row]}
+        ended = {"exitCode": 0, "finishedAt": FINISHED_AT, "message": self.restores}
+        if before := pod["spec"].get("initContainers", ()):
+            told = [{"name": one["name"], "state": {"terminated": ended}} for one in before]
+            rows |= {"initContainerStatuses": told}
+        return {"phase": "Running", "podIP": POD_IP, **rows}
 
     def _start(self, value: Mapping[str, Any], pod: Ref, *, is_bound: bool) -> None:
         template = value["spec"]["template"]

@@ -16,6 +16,7 @@ from iggy_operator.cache import KINDS, ObjectCache
 from iggy_operator.cluster import Object, Ref
 from iggy_operator.conditions import found
 from iggy_operator.endings import Endings
+from iggy_operator.figures import FiguresError
 from iggy_operator.kinds.common import World
 from iggy_operator.passes import Passes
 from iggy_operator.queue import WorkQueue
@@ -52,6 +53,8 @@ class OperatorWorld:
         self.broker = FakeBroker(self.faults)
         self._connect = connect or self.broker.connect
         self.product = RELEASE
+        self.metrics: list[str] | None = None
+        """Lines of the broker's metrics; None: they do not come."""
         self.passes: Passes
         self.queue: WorkQueue[Ref]
         self.cluster.watchers.append(lambda ref, value: self.watched(ref, value))
@@ -63,11 +66,20 @@ class OperatorWorld:
         self.pool = BrokerPool(self._connect, self.clock, lambda: 0.5)
         self.endings = Endings(self.cluster, (NAMESPACE,))
         ending = self.endings.ending
-        self.world = World(self.cluster, cache, self.pool, self.clock, self.product, ending=ending)
+        self.world = World(
+            self.cluster, cache, self.pool, self.clock, self.product, ending=ending,
+            read_metrics=self.read_metrics,
+        )  # fmt: skip
         self.queue = WorkQueue(lambda: 0.5)
         self._next_resync_s = self.clock.seconds
         self._is_loaded = False
         self.passes = Passes(self.world, add=self._add, check=self._check)
+
+    async def read_metrics(self, address: str, prefix: str) -> list[str]:
+        """Those that a test has set."""
+        if self.metrics is None:
+            raise FiguresError(f"http://{address}/metrics: nobody is there")
+        return [line for line in self.metrics if line.startswith(prefix)]
 
     def _add(self, ref: Ref) -> None:
         self.queue.add(ref, self.clock.monotonic_s())

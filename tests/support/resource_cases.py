@@ -221,6 +221,7 @@ _SINKS = [
          "cannot change"),
 ]  # fmt: skip
 
+ARCHIVE = {"kind": "Disk", "disk": {}}
 _OUTSIDE = {"serviceType": "LoadBalancer", "loadBalancerClass": "example/public"}
 _BROKERS = [
     Case("broker: a load balancer with everything", broker(listeners={
@@ -263,6 +264,44 @@ _BROKERS = [
          "ephemeral cannot change"),
     Case("broker: other access mode", broker(storage={"accessMode": "ReadWriteOncePod"}), broker(),
          "spec.storage", "accessMode cannot change"),
+    Case("broker: an archive in a bucket that brings a lost volume back", broker(
+        archiver={"kind": "S3", "s3": {"bucket": "abc"}}, restoreFrom={},
+        encryption={"secretName": "keys", "oldKeys": ["key-2025"]})),
+    Case("broker: a bucket that is reached by words", broker(
+        archiver={"kind": "S3", "s3": {"bucket": "abc", "endpoint": "minio:9000"}}), None,
+        "spec.archiver.s3.endpoint", "such as http://minio:9000"),
+    Case("broker: an archive at once", broker(archiver={"interval": "soon"}), None,
+         "spec.archiver.interval", "must be a duration"),
+    Case("broker: a larger archive volume", broker(archiver=ARCHIVE | {"disk": {"size": "30Gi"}}),
+         broker(archiver=ARCHIVE)),
+    Case("broker: a smaller archive volume", broker(archiver=ARCHIVE | {"disk": {"size": "1Gi"}}),
+         broker(archiver=ARCHIVE), "spec.archiver.disk", "cannot shrink"),
+    Case("broker: an archive volume of another class",
+         broker(archiver=ARCHIVE | {"disk": {"storageClassName": "fast"}}),
+         broker(archiver=ARCHIVE), "spec.archiver.disk", "cannot change"),
+    Case("broker: a claim in place of an archive volume",
+         broker(archiver=ARCHIVE | {"disk": {"existingClaim": "shelf"}}),
+         broker(archiver=ARCHIVE | {"disk": {"storageClassName": "fast"}})),
+    Case("broker: a claim of another class",
+         broker(archiver=ARCHIVE | {"disk": {"existingClaim": "a", "storageClassName": "b"}}), None,
+         "spec.archiver.disk", "has its class"),
+    Case("broker: an archive volume of no size", broker(archiver=ARCHIVE | {"disk": {"size": "0"}}),
+         None, "spec.archiver.disk.size", "greater than zero"),
+    Case("broker: nothing to restore from", broker(restoreFrom={}), None, "spec",
+         "names no archive"),
+    Case("broker: two archives to restore from",
+         broker(restoreFrom={"s3": {"bucket": "abc"}, "disk": {"existingClaim": "shelf"}}), None,
+         "spec.restoreFrom", "remove one of them"),
+    Case("broker: restored from elsewhere",
+         broker(restoreFrom={"s3": {"bucket": "abc", "prefix": "prod/main/"}, "full": True})),
+    Case("broker: one key twice",
+         broker(encryption={"secretName": "keys", "key": "a", "oldKeys": ["a"]}), None,
+         "spec.encryption", "is no old one"),
+    Case("broker: a key that is no name", broker(encryption={"secretName": "keys", "key": "a/b"}),
+         None, "spec.encryption.key", "a name in a Secret"),
+    Case("broker: an archiver of an external one",
+         broker(mode="External", external=EXTERNAL, archiver=ARCHIVE), None, "spec",
+         "for a managed broker"),
     Case("broker: an archive volume without kind", broker(archiver={"disk": {}}), None,
          "spec.archiver", "only if kind is Disk"),
     Case("broker: an external one that sleeps",

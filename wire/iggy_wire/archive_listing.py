@@ -67,6 +67,8 @@ class Segment:
     xxh3: str = ""
     """Of the log."""
     index_xxh3: str = ""
+    key_id: str = ""
+    """Of the key that it is encrypted with, see `sealing`; empty: it is not."""
 
     @property
     def index_key(self) -> str:
@@ -208,6 +210,7 @@ def _segment(folder: str, manifest: Manifest, start_offset: int) -> Segment:
         pieces=None if manifest.sealed else manifest.pieces,
         xxh3=manifest.xxh3,
         index_xxh3=manifest.index_xxh3,
+        key_id=manifest.key_id or "",
     )
 
 

@@ -106,9 +106,7 @@ def parse_key(text: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != KEY_BYTES:
-        raise ValueError(
-            f"a key is base64 of {KEY_BYTES} bytes, as `openssl rand -base64 32` gives"
-        )
+        raise ValueError(f"write base64 of {KEY_BYTES} bytes, as `openssl rand -base64 32` gives")
     return key
 
 
@@ -221,6 +219,18 @@ class Keyring:
             cipher = AESGCM(hmac.digest(key, _INFO + salt + b"\x01", "sha256"))
             self._ciphers[key_id, salt] = cipher
         return cipher
+
+
+def with_offsets(region: Buffer, first_offset: int, end_offset: int) -> Buffer:
+    """The batches of a region that have messages with first_offset <= their offset < end_offset.
+
+    So that no others are opened in vain. BrokenBatchError at a broken header.
+    """
+    start = kernel.locate(region, first_offset)
+    last = kernel.locate(region, end_offset - 1)
+    view = memoryview(region)
+    stop = last + _length(view, last) if last < len(view) else last
+    return view[start:stop]
 
 
 NO_KEYS: Final = Keyring()

@@ -138,21 +138,32 @@ class BucketStore:
                     return None
                 raise
 
-    def entries(self, prefix: str) -> Iterator[Stored]:
+    def entries(self, prefix: str, *, after: str = "") -> Iterator[Stored]:
         """Ask for keys, a page at a time."""
         start = len(self._place.prefix)
         with self._trouble("cannot be listed"):
-            for page in self._pages("list_objects_v2", "Contents", prefix):
+            more = {"StartAfter": self._place.prefix + after} if after else {}
+            for page in self._pages("list_objects_v2", "Contents", prefix, **more):
                 for found in page:
                     yield Stored(found["Key"][start:], found["Size"])
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Ask for what the keys have in common."""
+        start = len(self._place.prefix + prefix)
+        with self._trouble("cannot be listed"):
+            for page in self._pages("list_objects_v2", "CommonPrefixes", prefix, Delimiter="/"):
+                for found in page:
+                    yield found["Prefix"][start:].removesuffix("/")
 
     def delete(self, key: str) -> None:
         """Remove an object."""
         with self._trouble(f"does not remove {key}"):
             self._client.delete_object(**self._object(key))
 
-    def _pages(self, operation: str, field: str, prefix: str = "") -> Iterator[list[Any]]:
-        for page in self._client.get_paginator(operation).paginate(**self._where(prefix)):
+    def _pages(
+        self, operation: str, field: str, prefix: str = "", **more: str
+    ) -> Iterator[list[Any]]:
+        for page in self._client.get_paginator(operation).paginate(**self._where(prefix), **more):
             yield page.get(field, [])
 
     def _abort(self, full_key: str, upload: str) -> None:

@@ -89,7 +89,7 @@ def _folder(store: ArchiveStore, asked: Asked) -> str:
 def _manifests(store: ArchiveStore, prefix: str) -> Iterator[Manifest]:
     for entry in store.entries(prefix):
         named = archive.parse_key(entry.key)
-        if named is not None and named.kind == "json" and (found := _read(store, entry.key)):
+        if named is not None and named.kind == "json" and (found := read_if_any(store, entry.key)):
             yield found
 
 
@@ -97,10 +97,10 @@ def _manifest(
     store: ArchiveStore, sizes: dict[str, int], folder: str, first_offset: int
 ) -> Manifest | None:
     key = archive.manifest_key(folder, first_offset)
-    return _read(store, key) if key in sizes else None
+    return read_if_any(store, key) if key in sizes else None
 
 
-def _read(store: ArchiveStore, key: str) -> Manifest | None:
+def read_if_any(store: ArchiveStore, key: str) -> Manifest | None:
     """None for what is no manifest, or is gone: it is written anew."""
     try:
         return read_manifest(store, key)

@@ -61,16 +61,27 @@ class FolderStore:
             except FileNotFoundError:
                 return None
 
-    def entries(self, prefix: str) -> Iterator[Stored]:
+    def entries(self, prefix: str, *, after: str = "") -> Iterator[Stored]:
         """Files below the folder whose paths begin so."""
         with self._trouble("cannot be listed"):
             start = self._root / prefix.rpartition("/")[0]
             keys = (path.relative_to(self._root).as_posix() for path in _files(start))
-            found = sorted(key for key in keys if key.startswith(prefix))
+            found = sorted(key for key in keys if key.startswith(prefix) and key > after)
         for key in found:
             size_bytes = self.size(key)
             if size_bytes is not None and not key.endswith(UNFINISHED):
                 yield Stored(key, size_bytes)
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Folders whose paths begin so."""
+        parent, _, start = prefix.rpartition("/")
+        with self._trouble("cannot be listed"):
+            try:
+                paths = sorted((self._root / parent).iterdir())
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            names = [path.name for path in paths if path.is_dir()]
+        yield from (name.removeprefix(start) for name in names if name.startswith(start))
 
     def delete(self, key: str) -> None:
         """Remove a file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -53,6 +54,20 @@ class EndingLane(Lane, Protocol):
 
 MakeLane = Callable[[str, Callable[[], ArchiveStore]], EndingLane]
 """A lane by its name, and by what opens its store."""
+
+
+def once(opened: Callable[[], ArchiveStore]) -> Callable[[], ArchiveStore]:
+    """One store for several lanes, opened by the first that needs it."""
+    lock = threading.Lock()
+    stores: list[ArchiveStore] = []
+
+    def shared() -> ArchiveStore:
+        with lock:
+            if not stores:
+                stores.append(opened())
+            return stores[0]
+
+    return shared
 
 
 def archiver_with_lanes(

@@ -49,8 +49,11 @@ class ArchiveStore(Protocol):
     def size(self, key: str) -> int | None:
         """Length of an object; None if there is none."""
 
-    def entries(self, prefix: str) -> Iterator[Stored]:
-        """All objects whose keys begin so, in any order."""
+    def entries(self, prefix: str, *, after: str = "") -> Iterator[Stored]:
+        """All objects whose keys begin so, ascending; with `after` only those behind that key."""
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Names that follow a prefix up to the next slash, each once."""
 
     def delete(self, key: str) -> None:
         """Remove an object; fine if there is none."""

@@ -83,7 +83,7 @@ def recreate(disk: Disk, root: str, *, now_us: int) -> list[Note]:
         state = _follow_folders(disk, root, state)
     if not found and not (lost and state.streams):
         return notes
-    adopted = _adopt(state, found, _names(disk, root), now_us)
+    adopted = adopt(state, found, _names(disk, root), now_us)
     journal.start_anew(root, adopted, disk=disk)
     for one in found[:TOLD_MAX]:
         stream = adopted.streams[one.stream_id]
@@ -144,16 +144,24 @@ def _follow_folders(disk: Disk, root: str, state: State) -> State:
             changed = replace(partition, purges=life.purges)
         else:
             continue
-        stream = state.streams[placed.stream_id]
-        topic = stream.topics[placed.topic_id]
-        partitions = list(topic.partitions)
-        partitions[partition.id] = changed
-        state = _with_topic(state, stream, replace(topic, partitions=tuple(partitions)))
+        state = with_partition(state, placed.stream_id, placed.topic_id, changed)
     return state
 
 
-def _adopt(state: State, found: list[Found], info: State, now_us: int) -> State:
-    """`state` with these partitions, and whatever is missing above and before them."""
+def with_partition(state: State, stream_id: int, topic_id: int, changed: Partition) -> State:
+    """`state` with another partition in the place of the one with its number."""
+    stream = state.streams[stream_id]
+    topic = stream.topics[topic_id]
+    partitions = list(topic.partitions)
+    partitions[changed.id] = changed
+    return _with_topic(state, stream, replace(topic, partitions=tuple(partitions)))
+
+
+def adopt(state: State, found: list[Found], info: State, now_us: int) -> State:
+    """`state` with these partitions, and whatever is missing above and before them.
+
+    `info`: names and options of what is made anew. MetadataDamaged: too many partitions.
+    """
     lives = [placed.partition.incarnation for placed in state.placed()]
     op = max([state.op, *lives, *(one.incarnation for one in found)]) + 1
     by_topic: dict[tuple[int, int], dict[int, Found]] = {}

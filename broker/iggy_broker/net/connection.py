@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Coroutine
 from struct import Struct
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from iggy_broker.errors import Reject
 from iggy_broker.net import dispatch
@@ -19,12 +20,14 @@ from iggy_broker.net.edge import SILENT_STEPS_MAX, Edge
 from iggy_broker.net.handlers import messages
 from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_over
 from iggy_broker.net.intake import SLOW_AFTER_S, Intake
+from iggy_broker.net.late_polls import client_poll_late
 from iggy_broker.net.outbox import Outbox
 from iggy_broker.net.requests import serve_request
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.session import Session, Transport, deny
 from iggy_broker.net.targets import Target
 from iggy_broker.net.wrapped import outbox_class
+from iggy_broker.storage.older import NotHere
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import HEADER_BYTES, ZERO_16, RequestHeader, stamp_session
@@ -267,6 +270,9 @@ class Connection(Intake):
                 return self._forward(read.target, frame)
             parts = messages.poll(self._services, read, tail, header)
             self._foreign_owner = -1
+        except NotHere as missing:
+            self._serve_later(client_poll_late(self.resolver, header, bytes(frame), missing))
+            return True
         except Reject as refusal:
             self._answer_refusal(frame, refusal)
             return True
@@ -342,11 +348,14 @@ class Connection(Intake):
             self._services.counters.refused(ErrorCode.INVALID_SIZE_BYTES)
             self._answer(deny(header, ErrorCode.INVALID_SIZE_BYTES))
         else:
-            self._blocked |= BUSY
-            task = self._loop.create_task(serve_request(self._edge, self, header, bytes(frame)))
-            self._edge.tasks.add(task)
-            task.add_done_callback(self._served)
+            self._serve_later(serve_request(self._edge, self, header, bytes(frame)))
         return True
+
+    def _serve_later(self, work: Coroutine[Any, Any, bytes]) -> None:
+        self._blocked |= BUSY
+        task = self._loop.create_task(work)
+        self._edge.tasks.add(task)
+        task.add_done_callback(self._served)
 
     def _served(self, task: asyncio.Task[bytes]) -> None:
         self._edge.tasks.discard(task)

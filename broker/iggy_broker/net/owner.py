@@ -12,11 +12,13 @@ from iggy_broker.net.context import Context, Services
 from iggy_broker.net.handlers import messages
 from iggy_broker.net.handlers.messages import whole
 from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS
+from iggy_broker.net.late_polls import poll_late
 from iggy_broker.net.observer import QUESTION as OBSERVE
 from iggy_broker.net.outbox import Part
 from iggy_broker.net.peers import POLL_REPLY_BYTES_MAX
 from iggy_broker.net.session import Session
-from iggy_broker.net.targets import Target, owned_target, poll_target
+from iggy_broker.net.targets import ReadTarget, Target, owned_target, poll_target
+from iggy_broker.storage.older import NotHere
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.header import HEADER_BYTES, RequestHeader
@@ -47,18 +49,14 @@ class ShardOwner:
         session.number = header.session
         context = Context(self._services, session, header)
         try:
-            target = owned_target(self._services, packed, incarnation)
-            if target is None:
-                raise Deny(
-                    _gone(header), "the partition was deleted while the frame was on its way"
-                )
+            target = self._owned(packed, incarnation, header)
             if header.operation == Operation.SEND_MESSAGES:
                 return self._send(target, header, frame)
             if (
                 header.operation == Operation.NON_REPLICATED
                 and header.code == Command.POLL_MESSAGES
             ):
-                return self._poll(target, header, frame)
+                return self._poll(context, target, frame)
         except Reject as refusal:
             return (dispatch.refuse(context, refusal),)
         return asyncio.ensure_future(self._serve_offsets(context, target, bytes(frame)))
@@ -74,6 +72,12 @@ class ShardOwner:
         follower = self._services.replica
         assert isinstance(follower, Follower), "shard 0 is told of no changes"
         await follower.follow(record)
+
+    def _owned(self, packed: int, incarnation: int, header: RequestHeader) -> Target:
+        target = owned_target(self._services, packed, incarnation)
+        if target is None:
+            raise Deny(_gone(header), "the partition was deleted while the frame was on its way")
+        return target
 
     def _send(
         self, target: Target, header: RequestHeader, frame: memoryview
@@ -92,12 +96,28 @@ class ShardOwner:
         return asyncio.ensure_future(_after(partition.wait_durable(), reply))
 
     def _poll(
-        self, target: Target, header: RequestHeader, frame: memoryview
+        self, context: Context, target: Target, frame: memoryview
     ) -> Sequence[Part] | asyncio.Future[bytes]:
         try:
             request = PollMessages.decode(frame[HEADER_BYTES:])
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
+        try:
+            parts, read, tail = self._polled(context.header, target, request)
+        except NotHere as missing:
+            packed, incarnation = target.packed, target.incarnation
+
+            def again() -> tuple[Sequence[Part], ReadTarget, messages.PollTail]:
+                there = self._owned(packed, incarnation, context.header)
+                return self._polled(context.header, there, request)
+
+            return asyncio.ensure_future(poll_late(context, again, missing))
+        durable = messages.commit_wait(read, tail)
+        return parts if durable is None else asyncio.ensure_future(_after(durable, whole(parts)))
+
+    def _polled(
+        self, header: RequestHeader, target: Target, request: PollMessages
+    ) -> tuple[Sequence[Part], ReadTarget, messages.PollTail]:
         read = poll_target(self._services, request, header.session)
         if read.target is not None and read.target.packed != target.packed:
             # A rename met the frame on its way. The other shard permitted the first one only.
@@ -105,8 +125,7 @@ class ShardOwner:
         tail = (request.strategy, request.count, request.auto_commit)
         # The other shard holds the reply in memory until the client has taken it.
         parts = messages.poll(self._services, read, tail, header, bytes_max=POLL_REPLY_BYTES_MAX)
-        durable = messages.commit_wait(read, tail)
-        return parts if durable is None else asyncio.ensure_future(_after(durable, whole(parts)))
+        return parts, read, tail
 
     async def _serve_offsets(self, context: Context, target: Target, frame: bytes) -> bytes:
         row = PARTITION_COMMANDS[dispatch.command_of(context.header)]

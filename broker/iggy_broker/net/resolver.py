@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 class Resolver:
     """From the bytes of a frame to its target, for one connection."""
 
-    __slots__ = ("_reads", "_sends", "_services", "_session", "_state")
+    __slots__ = ("_reads", "_sends", "_state", "services", "session")
 
     def __init__(self, services: Services, session: Session) -> None:
         """Nothing is known yet."""
-        self._services = services
-        self._session = session
+        self.services = services
+        self.session = session
         self._state: State | None = None  # that what is remembered belongs to
         self._sends: dict[bytes, Target | Rotation] = {}
         self._reads: dict[bytes, ReadTarget] = {}
 
     def forget(self) -> None:
         """Resolve and permit every target anew: the metadata or the user is another one."""
-        self._state = self._services.replica.state
+        self._state = self.services.replica.state
         self._sends.clear()
         self._reads.clear()
 
     def send_target(self, frame: memoryview, start: int) -> Target:
         """Where the batch at `start` goes. Reject if that is nowhere, or not permitted."""
-        if self._state is not self._services.replica.state:
+        if self._state is not self.services.replica.state:
             self.forget()
         key = frame[HEADER_BYTES + 4 : start - 4].tobytes()
         target = self._sends.get(key)
@@ -68,7 +68,7 @@ class Resolver:
         Iggy protocol 0.11: the answer to an unknown kind or strategy is an empty poll. A body that
         was cut off is refused: it would look like the end of the messages.
         """
-        if self._state is not self._services.replica.state:
+        if self._state is not self.services.replica.state:
             self.forget()
         key = frame[HEADER_BYTES : -messages.POLL_TAIL_BYTES].tobytes()
         read = self._reads.get(key)
@@ -83,7 +83,7 @@ class Resolver:
         except WireError:
             return NOT_NAMED, messages.NOTHING
         self._check_access(Command.POLL_MESSAGES, request.stream, request.topic)
-        read = poll_target(self._services, request, self._session.number)
+        read = poll_target(self.services, request, self.session.number)
         if request.encode() == body:  # else bytes follow, and the tail is not where we look
             if len(self._reads) >= TARGETS_MAX:
                 self._reads.clear()
@@ -96,14 +96,14 @@ class Resolver:
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
         self._check_access(Command.SEND_MESSAGES, head.stream, head.topic)
-        target = send_target(self._services, head.stream, head.topic, head.partitioning)
+        target = send_target(self.services, head.stream, head.topic, head.partitioning)
         if len(self._sends) >= TARGETS_MAX:
             self._sends.clear()
         self._sends[key] = target
         return target
 
     def _check_access(self, command: Command, stream: Identifier, topic: Identifier) -> None:
-        user_id = self._session.user_id
+        user_id = self.session.user_id
         assert user_id is not None, "data is served to logged-in sessions only"
         target = access.Target(stream.value, topic.value)
-        access.authorize(self._services.replica.state, user_id, command, target)
+        access.authorize(self.services.replica.state, user_id, command, target)

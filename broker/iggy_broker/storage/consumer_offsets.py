@@ -114,6 +114,12 @@ class ConsumerOffsets:
             return -1
         return min(self._offsets.values(), default=None)
 
+    def advance(self, key: ConsumerKey, offset: int) -> None:
+        """Set an offset forward, never back. As `store`."""
+        stored = self.get(key)
+        if stored is None or stored < offset:
+            self.store(key, offset)
+
     def store(self, key: ConsumerKey, offset: int) -> None:
         """Set an offset; the caller has checked it against the end. Reject 3024 when full."""
         file = self._files.get(key)

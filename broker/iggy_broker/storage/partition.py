@@ -22,11 +22,12 @@ from iggy_broker.storage.disk import File, may_pass
 from iggy_broker.storage.encryption import open_log
 from iggy_broker.storage.group_reads import GroupReads
 from iggy_broker.storage.life import held_life, purge_folder
+from iggy_broker.storage.older import Asked
 from iggy_broker.storage.opening import open_folder, open_waiting, waiting
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
-from iggy_broker.storage.polling import POLL_NEXT, start_offset
+from iggy_broker.storage.polling import POLL_NEXT, poll_older, start_offset
 from iggy_broker.storage.recovery import Recovered
-from iggy_broker.storage.refusals import not_served
+from iggy_broker.storage.refusals import beyond_end, not_served
 from iggy_broker.storage.removal import HeadRemoval, take_away
 from iggy_broker.storage.segment import SENDFILE_BYTES_MIN, FileRange, Part
 from iggy_broker.storage.syncer import Covered, SyncWork, commit_of, sync_here
@@ -228,16 +229,17 @@ class Partition:
         end = self.visible_next_offset
         who = consumer if strategy.kind == POLL_NEXT else None
         stored = None if who is None else self.offsets.get(who)
-        offset = max(start_offset(strategy, count, log, end, stored), log.first_offset)
-        stop = min(offset + count, end)
-        if offset >= stop:
-            return Polled(max(end - 1, 0), 0, 0, 0, [])
-        reached, size_bytes, parts = log.read(offset, stop, bytes_max)
+        found, wanted = None, start_offset(strategy, count, log, end, stored)
+        if wanted <= log.first_offset and (older := self._parts.older) is not None:
+            asked = Asked(self.place, log.first_offset, count, bytes_max)
+            found = poll_older(older, log, asked, strategy, wanted, end)
+        if found is None:
+            offset = max(wanted, log.first_offset)
+            found = offset, *log.read(offset, min(offset + count, end), bytes_max)
+        offset, reached, size_bytes, parts = found
         if auto_commit and consumer is not None and reached > offset:
-            stored = self.offsets.get(consumer)
-            if stored is None or stored < reached - 1:
-                self.offsets.store(consumer, reached - 1)
-        return Polled(end - 1, reached - offset, max(reached - 1, 0), size_bytes, parts)
+            self.offsets.advance(consumer, reached - 1)
+        return Polled(max(end - 1, 0), reached - offset, max(reached - 1, 0), size_bytes, parts)
 
     def store_offset(self, consumer: ConsumerKey, offset: int) -> None:
         """Set a stored offset, forward or back. Reject 4100 beyond the end, 3024 if too many.
@@ -245,8 +247,7 @@ class Partition:
         Sets `must_wait` when the topic wants stored offsets on the disk before the answer.
         """
         if offset >= (end := self.visible_next_offset):
-            at = f"the last offset is {end - 1}" if end else "the partition is empty"
-            raise Reject(ErrorCode.INVALID_OFFSET, f"offset {offset} cannot be stored: {at}")
+            raise beyond_end(offset, end)
         self.offsets.store(consumer, offset)
         self.must_wait = self._options.offsets_persisted
 
@@ -388,5 +389,4 @@ class Partition:
 
     @property
     def _refusal(self) -> Reject:
-        deleted, waits = self._deleted, self.waits
-        return not_served(self.place.folder, self.fenced, deleted=deleted, waits=waits)
+        return not_served(self.place.folder, self.fenced, deleted=self._deleted, waits=self.waits)

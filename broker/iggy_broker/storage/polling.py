@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from iggy_broker.storage.older import Asked, Older
 from iggy_broker.storage.partition_log import PartitionLog
+from iggy_broker.storage.segment import Part
 from iggy_broker.storage.values import Strategy
 
 POLL_OFFSET: Final = 1
@@ -30,3 +33,27 @@ def start_offset(
     if kind == POLL_TIMESTAMP:
         return log.offset_at_time(strategy.value)
     return 0
+
+
+def poll_older(
+    older: Older, log: PartitionLog, asked: Asked, strategy: Strategy, offset: int, end: int
+) -> tuple[int, int, int, list[Part]] | None:
+    """What a poll from `offset` on finds that begins before the log: (start, end, bytes, parts).
+
+    It goes on in the log, up to `end`. None: all that is wanted is in the log. Raises as `Older`.
+    """
+    wanted: int | None = offset
+    if strategy.kind == POLL_TIMESTAMP:
+        wanted = older.offset_at_time(asked, strategy.value)
+    if wanted is None or wanted >= asked.end:
+        return None
+    found = older.read(replace(asked, is_whole=strategy.kind == POLL_LAST), wanted)
+    if found is None:
+        return None
+    start, reached, size_bytes, parts = found
+    stop = min(start + asked.count, end)
+    if reached == asked.end < stop and size_bytes < asked.bytes_max:
+        reached, more_bytes, more = log.read(reached, stop, asked.bytes_max - size_bytes)
+        size_bytes += more_bytes
+        parts += more
+    return start, reached, size_bytes, parts

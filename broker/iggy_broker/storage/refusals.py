@@ -30,6 +30,12 @@ def not_opened(path: str, error: UnreadableBatchError) -> Reject:
     return Reject(ErrorCode.CANNOT_DECRYPT_DATA, f"{path}: {error.detail}{fix}")
 
 
+def beyond_end(offset: int, end: int) -> Reject:
+    """Of an offset that is to be stored, where the last message is before `end`."""
+    at = f"the last offset is {end - 1}" if end else "the partition is empty"
+    return Reject(ErrorCode.INVALID_OFFSET, f"offset {offset} cannot be stored: {at}")
+
+
 def not_served(folder: str, why: str, *, deleted: bool, waits: bool) -> Reject:
     """Of a partition that is not open."""
     if deleted:

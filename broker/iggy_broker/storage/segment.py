@@ -10,7 +10,7 @@ from iggy_broker.storage.scan import HEADER, scan_log
 from iggy_broker.storage.sparse_index import ENTRIES_MAX, ENTRY_BYTES, SparseIndex
 from iggy_broker.storage.verified import Verified
 from iggy_wire import kernel
-from iggy_wire.sealing import NO_KEYS, PREFIX_BYTES, Keyring, key_id_of
+from iggy_wire.sealing import NO_KEYS, PREFIX_BYTES, Keyring, key_id_of, with_offsets
 
 SENDFILE_BYTES_MIN = 64 * 1024  # shorter stretches of a poll are read, longer ones left in the file
 
@@ -31,7 +31,12 @@ class FileRange(NamedTuple):
         return self.file.read(self.size_bytes, self.position)
 
 
-Part = bytes | FileRange
+Part = bytes | memoryview | FileRange
+
+
+def size_of(part: Part) -> int:
+    """Bytes of it."""
+    return part.size_bytes if isinstance(part, FileRange) else len(part)
 
 
 class Stretch(NamedTuple):
@@ -130,7 +135,7 @@ class Segment:
         self._index = index
 
     def takes(self, key_id: str) -> bool:
-        """Whether batches that are encrypted with this key (empty: none) may be appended. Reject."""
+        """Whether batches with this key, or with none if empty, may be appended. Reject."""
         try:
             return not self.size_bytes or self.key_id == key_id
         except OSError as error:
@@ -280,10 +285,7 @@ class Segment:
             parts = self._select(start, stop, offset, end_offset)
         else:
             parts = self._split(index, (first, last), offset, end_offset)
-        size_bytes = sum(
-            part.size_bytes if isinstance(part, FileRange) else len(part) for part in parts
-        )
-        return Stretch(end_offset, size_bytes, parts)
+        return Stretch(end_offset, sum(map(size_of, parts)), parts)
 
     def _split(
         self, index: SparseIndex, chunks: tuple[int, int], offset: int, end_offset: int
@@ -326,9 +328,9 @@ class Segment:
         self, start: int, stop: int, offset: int, end_offset: int, keys: Keyring | None = None
     ) -> list[Part]:
         region = self._bytes(start, stop)
-        if keys is not None:
-            region = keys.open(region)
         try:
+            if keys is not None:
+                region = keys.open(with_offsets(region, offset, end_offset))
             chosen = kernel.select(region, offset, end_offset - offset)
         except kernel.BrokenBatchError as error:
             raise _DoubtError(str(error)) from error

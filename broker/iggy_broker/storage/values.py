@@ -11,6 +11,7 @@ from iggy_broker.storage.deduplication import WindowOptions
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.gate import Gate
 from iggy_broker.storage.index_cache import IndexCache
+from iggy_broker.storage.older import Older
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.segment import Part
 from iggy_broker.storage.syncer import Syncer
@@ -89,3 +90,5 @@ class StorageParts:
     warn: Callable[[str], None] = field(default=lambda text: None)
     gate: Gate = field(default_factory=Gate)
     keys: Keyring = NO_KEYS
+    older: Older | None = None
+    """Who has messages that logs have no more."""

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 from iggy_operator import units
+from iggy_operator.desired.broker_names import DATA_VOLUME
 from iggy_operator.desired.broker_pod import CONTAINER
 from iggy_operator.desired.metadata import RESTART_AT, Manifest
 from iggy_operator.desired.staging import Change, change, is_stuck, stage
@@ -49,7 +50,7 @@ def decide_storage(
     if running["ephemeral"]:
         kept = {**running, "size": wanted["size"]}
         return Storage(_with_storage(broker, kept), **_told(Reason.IMMUTABLE_MISMATCH, problems))
-    grow_to, reason, text = _growth(wanted["size"], running["size"], claim, obstacle)
+    grow_to, reason, text = growth("storage.size", wanted["size"], running["size"], claim, obstacle)
     reason = Reason.IMMUTABLE_MISMATCH if problems else reason
     is_kept = bool(text) and stateful_set is not None
     kept = {**running, "size": running["size"] if is_kept else wanted["size"]}
@@ -57,18 +58,18 @@ def decide_storage(
     return Storage(_with_storage(broker, kept), grow_to=grow_to, **told)
 
 
-def _growth(
-    wanted: str, rendered: str, claim: Object | None, obstacle: str
+def growth(
+    field: str, wanted: str, rendered: str, claim: Object | None, obstacle: str
 ) -> tuple[str, Reason, str]:
-    """What the claim shall ask for, and what is in the way."""
+    """What the claim shall ask for, and what is in the way. `field` is that of the size."""
     size = units.quantity(wanted)
     if size > SIZE_MAX:
-        return "", Reason.UNSUPPORTED, f"storage.size: {wanted} is more than a volume can have"
+        return "", Reason.UNSUPPORTED, f"{field}: {wanted} is more than a volume can have"
     has = rendered if claim is None else requested(claim)
     name = "" if claim is None else f" of claim {claim['metadata']['name']}"
     if size < max(units.quantity(has), units.quantity(rendered)):
         shown = max(has, rendered, key=units.quantity)
-        text = f"a volume cannot shrink: set storage.size to at least the {shown}{name}"
+        text = f"a volume cannot shrink: set {field} to at least the {shown}{name}"
         return "", Reason.UNSUPPORTED, text
     if claim is None or size == units.quantity(has):
         return "", Reason.SYNCED, ""
@@ -91,7 +92,11 @@ def requested(claim: Object) -> str:
 
 def _storage_of(stateful_set: Object, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The part of `spec.storage` that a StatefulSet shows."""
-    templates = stateful_set["spec"].get("volumeClaimTemplates", ())
+    templates = [
+        template
+        for template in stateful_set["spec"].get("volumeClaimTemplates", ())
+        if template["metadata"]["name"] == DATA_VOLUME
+    ]
     fixed = {name: item for name, item in wanted.items() if name not in _FIXED}
     if not templates:
         return {**fixed, **{name: wanted[name] for name in _FIXED if name in wanted},
@@ -212,6 +217,7 @@ def _claims(spec: Mapping[str, Any]) -> list[object]:
     """What of the claim templates counts. The API server adds to them."""
     return [
         (
+            template["metadata"]["name"],
             units.quantity(requested(template)),
             template["spec"]["accessModes"],
             template["spec"].get("storageClassName"),

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from iggy_operator.desired import broker_config
-from iggy_operator.desired.broker_names import DATA_VOLUME, BrokerNames, broker_names
+from iggy_operator.desired.archive import claim_wishes
+from iggy_operator.desired.broker_names import (
+    ARCHIVE_VOLUME,
+    DATA_VOLUME,
+    BrokerNames,
+    broker_names,
+)
 from iggy_operator.desired.broker_pod import pod_template
 from iggy_operator.desired.claims import volume_claim
 from iggy_operator.desired.metadata import BROKER_LABEL, Family, Manifest, Owner, labels
@@ -143,8 +149,8 @@ def _stateful_set(
         "revisionHistoryLimit": REVISIONS_KEPT,
         "template": template,
     }
-    if not storage["ephemeral"]:
-        spec["volumeClaimTemplates"] = [_claim_template(storage, family)]
+    if claims := _claim_templates(broker, family):
+        spec["volumeClaimTemplates"] = claims
         spec["persistentVolumeClaimRetentionPolicy"] = {
             "whenDeleted": storage["retentionPolicy"],
             "whenScaled": "Retain",
@@ -157,8 +163,17 @@ def _stateful_set(
     }
 
 
-def _claim_template(storage: Mapping[str, Any], family: Family) -> Manifest:
-    return volume_claim(storage, {"name": DATA_VOLUME, "labels": dict(family.labels)})
+def _claim_templates(broker: Broker, family: Family) -> list[Manifest]:
+    storage = broker.spec["storage"]
+    wanted = {
+        DATA_VOLUME: None if storage["ephemeral"] else storage,
+        ARCHIVE_VOLUME: claim_wishes(broker),
+    }
+    return [
+        volume_claim(wishes, {"name": name, "labels": dict(family.labels)})
+        for name, wishes in wanted.items()
+        if wishes is not None
+    ]
 
 
 def _network_policy(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from iggy_operator import units
+from iggy_operator.desired.archive import archive_problems, archiver_settings
 from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.resources import Broker
 
@@ -23,7 +24,10 @@ GRACE_S: Final = 60
 # underscores of a key are one in its variable, so that is what is looked at.
 _OWN: Final = (
     "path", "sharding", "tcp_address", "tcp_advertised_address", "tcp_enabled", "http_address",
-    "monitoring_", "config_", "root_",
+    "monitoring_", "config_", "root_", "encryption_", "archiver_", "segment_archive_expired",
+    *(f"data_maintenance_archiver_{name}" for name in (
+        "enabled", "kind", "archive_expired", "continuous", "interval", "path", "disk_", "s3_",
+    )),
 )  # fmt: skip
 _KEY: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 _PREFIX: Final = "IGGY_"
@@ -43,6 +47,7 @@ def settings(broker: Broker) -> dict[str, str]:
         "IGGY_SYSTEM_SHARDING_SHUTDOWN_DRAIN_TIMEOUT": f"{max(1, grace_s - STOP_REST_S)} s",
         # An unknown key of `spec.config` ends the start: a warning in a log would go unseen.
         "IGGY_CONFIG_STRICT": "true",
+        **archiver_settings(broker),
     }
 
 
@@ -76,6 +81,7 @@ def problems(broker: Broker) -> tuple[str, ...]:
     template = spec.get("podTemplate", {})
     return (
         *_unsupported(spec),
+        *archive_problems(broker),
         *_name_problems(broker),
         *filter(None, map(_key_problem, sorted(broker.config))),
         *_same_settings(broker.config),
@@ -89,8 +95,8 @@ def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
     """What this version of the broker does not do. Never silently less than was asked for."""
     if spec["shards"]["pinCores"]:
         yield "shards.pinCores: this version does not tie shards to cores: set it to false"
-    if spec["archiver"]["kind"] != "None":
-        yield f"archiver.kind: {spec['archiver']['kind']} is not in this version: use None"
+    if "encryption" in spec:
+        yield "encryption: this version does not encrypt messages: leave it out"
     if "tls" in spec["listeners"]:
         yield "listeners.tls: this version does not encrypt: leave it out, or put a proxy in front"
     for cidr in spec["listeners"].get("sourceRanges", ()):
@@ -115,7 +121,8 @@ def _key_problem(key: str) -> str:
     if not _KEY.fullmatch(key):
         return f"config: {key!r} is no key: write lower-case words joined by dots"
     if _plain(key).startswith(_OWN):
-        return f"config: {key} is set by the operator: remove it (see storage, shards, listeners)"
+        fields = "storage, shards, listeners, archiver, encryption"
+        return f"config: {key} is set by the operator: remove it (see {fields})"
     return ""
 
 

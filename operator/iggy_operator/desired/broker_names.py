@@ -47,8 +47,14 @@ class BrokerNames:
         """The claim that the StatefulSet makes for its pod."""
         return f"{DATA_VOLUME}-{self.pod}"
 
+    @property
+    def archive_claim(self) -> str:
+        """The one for its archive, where that is on a volume."""
+        return f"{ARCHIVE_VOLUME}-{self.pod}"
+
 
 DATA_VOLUME = "data"
+ARCHIVE_VOLUME = "archive"
 
 
 def broker_names(broker: str) -> BrokerNames:

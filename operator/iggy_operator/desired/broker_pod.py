@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from iggy_operator.desired import broker_config, staging
+from iggy_operator.desired import archive, broker_config, staging
 from iggy_operator.desired.broker_config import DATA_PATH, MONITORING_PORT, TCP_PORT
 from iggy_operator.desired.broker_names import DATA_VOLUME, broker_names
 from iggy_operator.desired.metadata import Family, Manifest, without_defaults
@@ -16,7 +16,8 @@ USER_ID: Final = 10_001
 
 # Fields whose change the running process can only take over by a restart.
 RESTARTING: Final = (
-    "image", "imagePullPolicy", "shards", "resources", "config", "podTemplate",
+    "image", "imagePullPolicy", "shards", "resources", "config", "podTemplate", "restoreFrom",
+    "encryption",
 )  # fmt: skip
 _PLACEMENT: Final = (
     "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName",
@@ -55,10 +56,13 @@ def pod_template(broker: Broker, family: Family, release: Release, *, restart_at
 def _asked(broker: Broker) -> object:
     node = schemas()["IggyBroker"].root["properties"]["spec"]
     fields = {name: broker.spec[name] for name in RESTARTING if name in broker.spec}
+    fields["archiver"] = archive.asked(broker.spec["archiver"])
     asked = without_defaults(fields, node)
     # Of the listeners the process itself knows no more than this.
     if advertised := broker.spec["listeners"].get("advertisedAddress"):
         asked["advertisedAddress"] = advertised
+    if "restoreFrom" in broker.spec:
+        asked.setdefault("restoreFrom", {})  # empty, it still asks for something
     return asked
 
 
@@ -68,6 +72,8 @@ def _pod_spec(broker: Broker, template: Mapping[str, Any], release: Release) -> 
     if broker.spec["storage"]["ephemeral"]:
         size = broker.spec["storage"]["size"]
         volumes.append({"name": DATA_VOLUME, "emptyDir": {"sizeLimit": size}})
+    volumes += archive.archive_volumes(broker)
+    container = _container(broker, template, release)
     return {
         "serviceAccountName": template.get("serviceAccountName", names.account),
         "automountServiceAccountToken": False,
@@ -79,7 +85,8 @@ def _pod_spec(broker: Broker, template: Mapping[str, Any], release: Release) -> 
         "securityContext": _security_context(template),
         **{name: template[name] for name in _PLACEMENT if template.get(name)},
         **_pull_secrets(template, release),
-        "containers": [_container(broker, template, release)],
+        **_restoring(broker, container),
+        "containers": [container],
         "volumes": volumes,
     }
 
@@ -112,6 +119,7 @@ def _container(broker: Broker, template: Mapping[str, Any], release: Release) ->
     ]
     env += [secret_variable("IGGY_ROOT_USERNAME", secret, "username")]
     env += [secret_variable("IGGY_ROOT_PASSWORD", secret, "password")]
+    env += _secret_variables(archive.archiver_login(broker))
     own = {entry["name"] for entry in env}
     env += [entry for entry in template.get("extraEnv", ()) if entry.get("name") not in own]
     container: Manifest = {
@@ -133,11 +141,41 @@ def _container(broker: Broker, template: Mapping[str, Any], release: Release) ->
         "volumeMounts": [
             {"name": DATA_VOLUME, "mountPath": DATA_PATH},
             {"name": "tmp", "mountPath": "/tmp"},
+            *archive.archive_mounts(broker),
         ],
     }
     if resources := broker.spec.get("resources"):
         container["resources"] = resources
     return container
+
+
+def _restoring(broker: Broker, container: Mapping[str, Any]) -> Manifest:
+    """The container that fills an empty volume before the broker starts."""
+    if "restoreFrom" not in broker.spec:
+        return {}
+    left_out = {"ports", "startupProbe", "livenessProbe", "readinessProbe"}
+    kept = {name: item for name, item in container.items() if name not in left_out}
+    values, secrets = archive.restore_settings(broker)
+    own = {*archive.archiver_settings(broker), *archive.archiver_login(broker)}
+    return {
+        "initContainers": [
+            {
+                **kept,
+                "name": archive.RESTORE,
+                "command": archive.restore_command(broker),
+                "env": [
+                    *(entry for entry in container["env"] if entry["name"] not in own),
+                    *({"name": name, "value": value} for name, value in values.items()),
+                    *_secret_variables(secrets),
+                ],
+                "volumeMounts": [*container["volumeMounts"], *archive.restore_mounts(broker)],
+            }
+        ]
+    }
+
+
+def _secret_variables(login: Mapping[str, tuple[str, str]]) -> list[Manifest]:
+    return [secret_variable(name, *place) for name, place in login.items()]
 
 
 def secret_variable(name: str, secret: str, key: str) -> Manifest:

@@ -35,14 +35,22 @@ _ON_ITS_WAY: Final = ("ContainerCreating", "PodInitializing")
 def is_stuck(pod: Mapping[str, Any], container: str) -> bool:
     """Whether a pod's container has never run and cannot start, as without its image.
 
-    Nothing is disturbed when such a pod goes.
+    Nothing is disturbed when such a pod goes. Containers before it count, too.
     """
-    for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        if status.get("name") == container:
-            reason = ((status.get("state") or {}).get("waiting") or {}).get("reason")
-            has_run = status.get("restartCount") or status.get("lastState")
-            return bool(reason) and reason not in _ON_ITS_WAY and not has_run
-    return False
+    status = pod.get("status") or {}
+    rows = [row for row in status.get("containerStatuses") or () if row.get("name") == container]
+    if any(map(_has_run, rows)):
+        return False
+    return any(map(_cannot_start, (*rows, *(status.get("initContainerStatuses") or ()))))
+
+
+def _has_run(status: Mapping[str, Any]) -> bool:
+    return bool(status.get("restartCount") or status.get("lastState"))
+
+
+def _cannot_start(status: Mapping[str, Any]) -> bool:
+    reason = ((status.get("state") or {}).get("waiting") or {}).get("reason")
+    return bool(reason) and reason not in _ON_ITS_WAY and not _has_run(status)
 
 
 def marks(*, asked: object, rendered: object, restart_at: str) -> dict[str, str]:

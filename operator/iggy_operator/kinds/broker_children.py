@@ -159,6 +159,12 @@ def pod_ref(entry: Entry) -> Ref:
     return Ref("Pod", entry.ref.namespace, broker_names(entry.ref.name).pod)
 
 
+def archive_claim_ref(entry: Entry) -> Ref:
+    """The claim of its archive, where the operator makes one."""
+    name = broker_names(entry.ref.name).archive_claim
+    return Ref("PersistentVolumeClaim", entry.ref.namespace, name)
+
+
 def claim_ref(entry: Entry) -> Ref:
     """The claim of its data."""
     return Ref("PersistentVolumeClaim", entry.ref.namespace, broker_names(entry.ref.name).claim)

@@ -11,6 +11,7 @@ from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import BrokerDeniedError, BrokerError
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import NotFoundError, Object, Ref
+from iggy_operator.decide.archives import ArchiveVolume
 from iggy_operator.decide.brokers import (
     Rollout,
     Storage,
@@ -22,10 +23,11 @@ from iggy_operator.desired import broker_config
 from iggy_operator.desired.broker import broker_children
 from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.desired.metadata import Manifest, owner_of
+from iggy_operator.kinds import broker_archive, broker_report, root_password
 from iggy_operator.kinds import broker_children as children
-from iggy_operator.kinds import broker_report, root_password
 from iggy_operator.kinds.broker_report import Facts
 from iggy_operator.kinds.common import Note, Verdict, World
+from iggy_operator.kinds.restore_report import restored
 from iggy_operator.kinds.root_password import Root
 from iggy_operator.objects import annotation, is_deleting, ref_of, status_of, uid_of
 from iggy_operator.reasons import Reason
@@ -50,6 +52,8 @@ class _Plan:
     live: dict[Ref, Object]
     pod: Object | None
     claim: Object | None
+    archive: ArchiveVolume
+    archive_claim: Object | None
 
 
 async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
@@ -58,6 +62,7 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     assert isinstance(broker, Broker)
     if problems := broker_config.problems(broker):
         raise Blocked(Reason.UNSUPPORTED, "; ".join(problems))
+    broker_archive.check_place(world, entry, broker)
     plan = await _planned(world, entry, broker)
     root = await root_password.prepare(world, entry, may_act=may_act)
     missing = ""
@@ -71,12 +76,16 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
         facts = _as_it_is(facts, plan.live.get(ref_of(plan.rollout.manifest)))
     service = plan.live.get(Ref("Service", entry.ref.namespace, broker_names(entry.ref.name).base))
     facts = replace(facts, root_secret_name=root.name, missing=missing, service=service)
-    notes: tuple[Note, ...] = ()
+    serving = facts.pod if broker_report.is_serving(facts) else None
+    seen = await broker_archive.look(world, broker, plan.archive, serving)
+    facts = replace(facts, archive=seen)
+    notes = _restore_notes(entry, facts)
     # Nobody logs in to a broker that is to be hibernated, also while it is paused and serves on.
     if broker_report.is_serving(facts) and not broker.spec["hibernate"]:
         facts = await _asked(world, entry, facts)
         if may_act:
-            facts, notes = await _root_followed(world, entry, facts, root)
+            facts, more = await _root_followed(world, entry, facts, root)
+            notes = (*notes, *more)
         else:
             facts = replace(facts, root_problem=root.problem)
     if not broker_report.is_under_way(facts) and not plan.rollout.is_release:
@@ -84,6 +93,15 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     conditions = broker_report.conditions_of(facts)
     fields = broker_report.fields_of(facts, entry.value, now_s=world.clock.now_s())
     return Verdict(Report(conditions, fields), notes, again_s=broker_report.again_s(facts))
+
+
+def _restore_notes(entry: Entry, facts: Facts) -> tuple[Note, ...]:
+    """Told once for each volume that came back."""
+    back = restored(facts.pod)
+    known = status_of(entry.value).get("restore", {}).get("time")
+    if back is None or back.time == known:
+        return ()
+    return (Note("Restored", back.message, is_warning=not back.is_complete),)
 
 
 async def _planned(world: World, entry: Entry, broker: Broker) -> _Plan:
@@ -95,11 +113,12 @@ async def _planned(world: World, entry: Entry, broker: Broker) -> _Plan:
     if claim is not None and may_grow(broker, claim):
         obstacle = await children.growth_obstacle(world, entry, claim)
     storage = decide_storage(broker, stateful_set, claim, obstacle=obstacle)
-    wanted = _children(world, entry, storage.broker)
+    archive, archive_claim = await broker_archive.volume(world, entry, storage.broker)
+    wanted = _children(world, entry, archive.broker)
     rendered = next(child for child in wanted if child["kind"] == "StatefulSet")
     rollout = _rollout(world, entry, stateful_set, pod, rendered)
     small = tuple(child for child in wanted if child["kind"] != "StatefulSet")
-    return _Plan(storage, rollout, small, live, pod, claim)
+    return _Plan(storage, rollout, small, live, pod, claim, archive, archive_claim)
 
 
 def _rollout(
@@ -162,6 +181,9 @@ async def _act(world: World, entry: Entry, plan: _Plan) -> tuple[bool, str]:
     has_acted, missing = False, ""
     if plan.storage.grow_to and plan.claim is not None:
         await children.grow(world, plan.claim, plan.storage.grow_to)
+        has_acted = True
+    if plan.archive.grow_to and plan.archive_claim is not None:
+        await children.grow(world, plan.archive_claim, plan.archive.grow_to)
         has_acted = True
     for child in plan.small:
         try:

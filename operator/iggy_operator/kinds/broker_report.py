@@ -10,7 +10,6 @@ from iggy_operator.blocked import Blocked
 from iggy_operator.brokers import managed_address
 from iggy_operator.cluster import Object
 from iggy_operator.conditions import (
-    ARCHIVE_HEALTHY,
     CONFIG_APPLIED,
     CREDENTIALS_READY,
     PROGRESSING,
@@ -24,7 +23,13 @@ from iggy_operator.desired.broker_config import shards_count
 from iggy_operator.desired.broker_pod import CONTAINER
 from iggy_operator.desired.metadata import RELEASE_HASH
 from iggy_operator.desired.staging import Change, change
+from iggy_operator.kinds.archive_report import (
+    ArchiveFacts,
+    archive_condition,
+    archive_fields,
+)
 from iggy_operator.kinds.common import IMPORTED_S
+from iggy_operator.kinds.restore_report import restore_trouble, restored
 from iggy_operator.objects import is_deleting, status_of, uid_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
@@ -58,6 +63,8 @@ class Facts:
     """The clients' Service, as it was before this pass."""
     root_problem: Blocked | None = None
     """Why root's password is not what is asked for."""
+    archive: ArchiveFacts | None = None
+    """None: nobody has looked."""
 
     @property
     def is_hibernated(self) -> bool:
@@ -100,6 +107,8 @@ def again_s(facts: Facts) -> float | None:
         return facts.trouble.again_s
     if _step(facts):
         return PROGRESS_S
+    if facts.archive is not None and facts.archive.place is not None:
+        return IMPORTED_S
     return IMPORTED_S if "rootCredentialsSecretName" in facts.broker.spec else None
 
 
@@ -116,7 +125,9 @@ def _conditions(facts: Facts) -> Iterator[Condition]:
     yield condition(PROGRESSING, bool(step), reason, step)
     yield _storage_ready(facts)
     yield _config_applied(facts)
-    yield condition(ARCHIVE_HEALTHY, True, Reason.SYNCED, "the archiver is off")
+    if facts.archive is not None:
+        rests = "" if is_serving(facts) and not facts.is_rolling else "the broker does not serve"
+        yield archive_condition(facts.archive, facts.pod, rests=rests)
     if facts.root_problem is not None:
         told = facts.root_problem
         yield condition(CREDENTIALS_READY, False, told.reason, told.message)
@@ -255,6 +266,10 @@ def fields_of(facts: Facts, value: Object, *, now_s: float) -> dict[str, Any]:
     }
     if facts.stats is not None:
         fields |= stats_fields(facts.stats, facts.users_count)
+    if facts.archive is not None:
+        fields |= archive_fields(facts.archive)
+    if (back := restored(facts.pod)) is not None:
+        fields["restore"] = back.fields
     return fields
 
 
@@ -320,6 +335,8 @@ def _pod_text(pod: Object | None) -> str:
     for row in status_of(pod).get("conditions", ()):
         if row["type"] == "PodScheduled" and row["status"] == "False":
             return f"the pod waits for a node: {row.get('message', row.get('reason', ''))}"
+    if text := restore_trouble(pod):
+        return text
     for item in status_of(pod).get("containerStatuses", ()):
         waiting = item.get("state", {}).get("waiting")
         if waiting:

@@ -23,6 +23,7 @@ from iggy_operator.cluster import (
 from iggy_operator.decide.actions import Decision
 from iggy_operator.decide.deletion import Deletion, Doomed
 from iggy_operator.desired import release
+from iggy_operator.figures import ReadMetrics, no_metrics
 from iggy_operator.meter import NO_METER, Meter
 from iggy_operator.objects import (
     FINALIZER,
@@ -68,6 +69,7 @@ class World:
     turns: Turns = field(default_factory=Turns)
     ending: Collection[str] = ()
     """Namespaces that are being deleted, at each moment."""
+    read_metrics: ReadMetrics = no_metrics
 
 
 @dataclass(frozen=True, slots=True)

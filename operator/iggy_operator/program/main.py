@@ -20,6 +20,7 @@ from iggy_operator.endings import Endings
 from iggy_operator.program.api_access import Access
 from iggy_operator.program.api_client import ApiClient
 from iggy_operator.program.api_cluster import ApiCluster
+from iggy_operator.program.broker_metrics import read_metrics
 from iggy_operator.program.definitions import trouble_with_definitions
 from iggy_operator.program.http_server import Answers, served
 from iggy_operator.program.lease import Lease, LeaseLostError, identity_of
@@ -73,6 +74,7 @@ class Replica:
             settings.resync_seconds,
             self._metrics,
             ending=self._endings.ending,
+            read_metrics=read_metrics,
         )
         self._core = Core(
             cluster, AsyncClient.connect, self._clock, random.random, settings.release, tuning

@@ -51,6 +51,17 @@ def test_an_object_is_replaced_and_removed(store: ArchiveStore) -> None:
         store.read(KEY, 1, 0)
 
 
+def test_objects_are_listed_from_a_key_on_and_folders_by_name(store: ArchiveStore) -> None:
+    store.check()
+    for key in ("a/1/x", "a/1/y", "a/10/x", "a/2", "b/3/x"):
+        put_bytes(store, key, b"1")
+    found = [entry.key for entry in store.entries("a/", after="a/1/x")]
+    assert found == ["a/1/y", "a/10/x", "a/2"]
+    assert sorted(store.folders("a/")) == ["1", "10"]
+    assert sorted(store.folders("")) == ["a", "b"]
+    assert list(store.folders("c/")) == []
+
+
 def test_objects_are_listed_by_how_their_keys_begin(store: ArchiveStore) -> None:
     store.check()
     keys = [f"streams/{number}/a" for number in (10, 2, 1)] + ["other/b", "streams/1.x"]

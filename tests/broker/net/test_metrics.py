@@ -44,7 +44,7 @@ def test_tallies_are_summed_over_the_shards_and_long_ones_show_no_zeros() -> Non
 
     assert shared.tallied("refusals_total") == {"unauthorized": 1, "topic_id_not_found": 2}
     assert shared.tallied("evictions_total")["stale_client"] == 2
-    assert shared.tallied("checksum_errors_total") == {"client": 0, "disk": 1}
+    assert shared.tallied("checksum_errors_total") == {"client": 0, "disk": 1, "archive": 0}
     assert set(shared.tallied("logins_failed_total").values()) == {0}
 
 

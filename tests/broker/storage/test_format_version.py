@@ -8,7 +8,9 @@ import pytest
 
 from iggy_broker.storage.disk import RealDisk
 from iggy_broker.storage.format_version import (
+    ENCRYPTED_FORMAT,
     FORMAT_VERSION,
+    PLAIN_FORMAT,
     FormatVersionError,
     check_format,
     empty_directory,
@@ -19,7 +21,16 @@ def test_a_new_directory_is_marked(tmp_path: Path) -> None:
     check_format(RealDisk(), str(tmp_path))
     check_format(RealDisk(), str(tmp_path))
 
-    assert (tmp_path / "format_version").read_text() == f"{FORMAT_VERSION}\n"
+    assert (tmp_path / "format_version").read_text() == f"{PLAIN_FORMAT}\n"
+
+
+def test_a_mark_rises_and_never_falls(tmp_path: Path) -> None:
+    for least in (PLAIN_FORMAT, ENCRYPTED_FORMAT, PLAIN_FORMAT):
+        check_format(RealDisk(), str(tmp_path), least=least)
+    assert (tmp_path / "format_version").read_text() == f"{ENCRYPTED_FORMAT}\n"
+    (tmp_path / "new").mkdir()
+    check_format(RealDisk(), str(tmp_path / "new"), least=ENCRYPTED_FORMAT)
+    assert (tmp_path / "new" / "format_version").read_text() == f"{ENCRYPTED_FORMAT}\n"
 
 
 def test_a_newer_one_is_refused_with_the_way_out(tmp_path: Path) -> None:

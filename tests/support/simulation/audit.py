@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
+from iggy_broker.metadata.placement import pack
 from iggy_client import access_calls, calls
 from iggy_client.errors import ClientError
 from simulation.broker import SimulatedBroker
 from simulation.clients import SimulatedClient
-from simulation.oracle import Oracle, ViolationError
+from simulation.oracle import Key, Oracle, ViolationError
 from simulation.people import NAMES, People
 from simulation.workload import STREAM, TOPICS, make_topics, read_all
 
@@ -54,8 +55,21 @@ class Auditor:
                 if not oracle.partitions[key].damaged:
                     raise ViolationError(f"{key} cannot be read: {refusal}") from refusal
                 continue
+            if not found and not end:
+                end = self._begin_of(key)
             oracle.restarted(key, found, end, power_cut=power_cut, synced_at_start=synced)
         self.check_agreement()
+
+    def _begin_of(self, key: Key) -> int:
+        """Of an empty log: clients are told the same of one that begins at 0 and at 1."""
+        for edge in self._broker.edges():
+            services = edge.services
+            stream, topic = services.replica.state.find_topic(*key[:2]) or (None, None)
+            if stream is not None and topic is not None:
+                partition = services.partitions.get(pack(stream.id, topic.id, key[2]))
+                if partition is not None:
+                    return partition.log.first_offset
+        return 0
 
     async def repair(self, topic: str) -> None:
         """Purge a topic that was found damaged: then it is as good as new."""

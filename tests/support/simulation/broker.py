@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import random
 import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NoReturn, cast
-
-import msgspec
+from collections.abc import Callable
+from typing import Any, cast
 
 from iggy_broker import supervisor
-from iggy_broker.config import Config
-from iggy_broker.config_values import Secret
-from iggy_broker.metadata import credentials
+from iggy_broker.archive.store import ArchiveStore
 from iggy_broker.metrics import Counters, SharedCounters
 from iggy_broker.net.edge import Edge
 from iggy_broker.net.handover import Doors
@@ -26,43 +18,12 @@ from iggy_broker.storage.disk import StorageFailed
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.syncer import Lane, Syncer
 from iggy_broker.surroundings import Closeable, Surroundings
+from simulation.archive import SimulatedArchive, SimulatedLane
 from simulation.disk import FaultyDisk
 from simulation.doors import SimulatedDoor, SimulatedDoors
 from simulation.loop import Inline, Schedule, SimulatedClock, SimulatedLoop, told
 from simulation.network import Network, Socket, link_up, listen
-
-ROOT = "/mnt/data"
-USERNAME, PASSWORD = "iggy", "secret-of-tests"
-SEGMENT_BYTES = 48 * 1024
-SLOTS = 1024
-
-
-def small_config() -> Config:
-    """Settings under which files roll, fold and sync often."""
-    replace = msgspec.structs.replace
-    config = Config()
-    system = config.system
-    partition = system.partition
-    saver = replace(partition.message_saver, interval_us=3_000_000)
-    system = replace(
-        system,
-        path=Path(ROOT),
-        partition=replace(partition, message_saver=saver),
-        segment=replace(system.segment, size_bytes=SEGMENT_BYTES),
-        sharding=replace(system.sharding, shutdown_drain_timeout_us=2_000_000),
-    )
-    quick_scrub = replace(
-        config.data_maintenance.scrub, interval_us=500_000, rate_bytes=1024 * 1024
-    )
-    return replace(
-        config,
-        consumer_group=replace(config.consumer_group, rebalancing_timeout_us=400_000),
-        monitoring=replace(config.monitoring, enabled=False),
-        data_maintenance=replace(config.data_maintenance, scrub=quick_scrub),
-        metadata=replace(config.metadata, journal_slots=12),
-        root=replace(config.root, username=USERNAME, password=Secret(PASSWORD)),
-        system=system,
-    )
+from simulation.settings import ROOT, SLOTS, small_config
 
 
 class EndedError(BaseException):
@@ -148,6 +109,9 @@ class SimulatedSurroundings(Surroundings):
         del counters
         return SimulatedSyncer(self._broker.disk, on_failed, self._simulated)
 
+    def archive_lane(self, name: str, opened: Callable[[], ArchiveStore]) -> SimulatedLane:
+        return SimulatedLane(self._broker.archive, self._broker.disk, self._simulated)
+
     def threads(self, count: int) -> Inline:
         return Inline()
 
@@ -182,14 +146,22 @@ class SimulatedBroker:
     """Life after life over one disk. Not running until `start`."""
 
     def __init__(
-        self, schedule: Schedule, network: Network, disk: FaultyDisk, *, shards_count: int
+        self,
+        schedule: Schedule,
+        network: Network,
+        disk: FaultyDisk,
+        archive: SimulatedArchive,
+        *,
+        policy: str,
+        shards_count: int,
     ) -> None:
         self.schedule = schedule
         self.network = network
         self.disk = disk
+        self.archive = archive
         self.clock = SimulatedClock(schedule)
         self.shards_count = shards_count
-        self.config = small_config()
+        self.config = small_config(policy)
         self.life = 0
         self.loops: list[SimulatedLoop] = []
         self.around: list[SimulatedSurroundings] = []
@@ -348,34 +320,3 @@ class SimulatedBroker:
         loop.kill()
         if code:
             self.stop()
-
-
-@contextlib.contextmanager
-def quick_passwords(seed: int) -> Iterator[None]:
-    """Argon2 takes longer than a whole life of a simulated broker; it and tokens are random."""
-    chance = random.Random(f"tokens-{seed}")
-    names = ("hash_password", "verify", "new_token")
-    real = {name: getattr(credentials, name) for name in names}
-    credentials.hash_password = lambda password: f"hash of {password}"
-    credentials.verify = lambda stored, password: stored == f"hash of {password}"
-    credentials.new_token = lambda: f"{chance.getrandbits(400):x}"
-    try:
-        yield
-    finally:
-        for name in names:
-            setattr(credentials, name, real[name])
-
-
-@contextlib.contextmanager
-def no_exit() -> Iterator[None]:
-    """Nothing may end this very process: then nobody would be told why."""
-    real = os._exit
-
-    def refused(status: int) -> NoReturn:
-        raise AssertionError(f"os._exit({status}) in a simulated process")
-
-    os._exit = refused
-    try:
-        yield
-    finally:
-        os._exit = real

@@ -13,9 +13,9 @@ from iggy_client.session import REPLY_BYTES_MAX, Call, Session, login_request
 from iggy_wire.framing import FrameReader
 from iggy_wire.replies import LoginReply
 from iggy_wire.request_base import Request
-from simulation.broker import PASSWORD, USERNAME
 from simulation.loop import SimulatedLoop
 from simulation.network import Network, SimulatedTransport
+from simulation.settings import PASSWORD, USERNAME
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from simulated_disk import Crashed, SimulatedDisk
 from simulated_nodes import Node
@@ -29,6 +29,7 @@ class FaultyDisk(SimulatedDisk):
         self.stopped = False  # the operation at which it was to crash has come
         self.slow_until_s = 0.0
         self.spared = 0  # so many syncs or reads go well before those that are to fail
+        self.on_remove: Callable[[str], None] = lambda path: None  # before it goes
         self._delays = random.Random(f"disk-{seed}")
 
     def sync_duration_s(self) -> float:
@@ -41,6 +42,7 @@ class FaultyDisk(SimulatedDisk):
         after = FaultyDisk(self.schedule, self.chance.randrange(1 << 30))
         after.entries = base.entries
         after.happened = self.happened
+        after.on_remove = self.on_remove
         self.crash_at = 0  # whoever still holds the old one gets nothing done
         self.stopped = True
         return after
@@ -108,8 +110,22 @@ class FaultyDisk(SimulatedDisk):
         self.schedule.note("rename", source, target)
         super().rename(source, target)
 
+    def step(self) -> None:
+        """Something that is no operation of the disk, and where the machine may stop as well."""
+        self._step()
+
+    @contextlib.contextmanager
+    def unharmed(self) -> Iterator[None]:
+        """Read without a fault, for whoever is not of this world."""
+        coming, self.failing_reads = self.failing_reads, 0
+        try:
+            yield
+        finally:
+            self.failing_reads = coming
+
     def remove(self, path: str) -> None:
         self.schedule.note("remove", path)
+        self.on_remove(path)
         super().remove(path)
 
     def sync_folder(self, path: str) -> None:

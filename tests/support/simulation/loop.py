@@ -110,6 +110,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._on_error: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self.errors: list[dict[str, Any]] = []
+        self.on_kill: list[Callable[[], None]] = []
 
     # time and callbacks
 
@@ -224,6 +225,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def kill(self) -> None:
         """End the process. Whatever its coroutines have left is thrown away, in order."""
         self.dead = True
+        for end in self.on_kill:
+            end()
         for task in list(self.tasks):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             _throw_away(task)

@@ -4,7 +4,8 @@
 2. Offsets are dense, and an offset that somebody saw is never given to other bytes.
 3. What is polled is what was sent. 4. Recovery invents nothing, and nothing that was refused or
 lost comes back. 5. Stored offsets never pass the end, and are what was stored. 6. Metadata that was
-answered is there, on every shard. 7. Only what was asked for and passed by all readers is deleted.
+answered is there, on every shard. 7. Only what was asked for, or is old
+where old messages go, and was passed by all readers, is deleted.
 
 After a power cut, a partition that is not persisted may have lost its end: what was seen there is
 then forgotten, but only beyond what an earlier recovery already had.
@@ -50,8 +51,12 @@ class Partition:
     floor: int = 0  # messages below survive anything
     damaged: bool = False  # rot was put into its log
     purging: bool = False  # a purge that was not answered
+    aged: bool = False  # old messages go by themselves
     stored: Stored = field(default_factory=Stored)
-    head: Head = field(default_factory=Head)
+    head: Head = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.head = Head(aged=self.aged)
 
     @property
     def end_at_most(self) -> int:
@@ -95,6 +100,7 @@ class Oracle:
         for message in batch:
             sent = self.sent[message.payload]
             partition.open[sent.number] = sent
+        partition.moved()
 
     def acknowledged(self, key: Key, batch: list[Message], base_offset: int) -> None:
         partition = self.partitions.get(key)
@@ -246,7 +252,11 @@ class Oracle:
         for sent in (*partition.bound.values(), *partition.open.values()):
             sent.gone = "it was purged"
         self.partitions[key] = Partition(
-            key, partition.persisted, partition.offsets_persisted, damaged=partition.damaged
+            key,
+            partition.persisted,
+            partition.offsets_persisted,
+            damaged=partition.damaged,
+            aged=partition.aged,
         )
 
     # stored offsets

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from simulation.endings import ENDINGS
 from simulation.faults import TROUBLES
+from simulation.settings import POLICIES
 
 OPERATIONS_MIN = 500
 CRASHES_MIN = 3
@@ -40,6 +41,15 @@ SEEN = (
     "tokens deleted",
     "requests of users, denied",
     "requests of users, over",
+    "archive: away",
+    "archive: slow",
+    "archive: request failed",
+    "archive: answer lost",
+    "archive: damaged object",
+    "archive: misread",
+    "archive: segments removed",
+    "archive: had all",
+    *POLICIES,
 )
 
 

@@ -7,7 +7,7 @@ switch for them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from iggy_broker.net import targets
@@ -23,18 +23,7 @@ from iggy_broker.storage.segment import Segment
 from iggy_broker.storage.trimming import Trimming
 from iggy_wire.primitives import ConsumerKind
 from simulation.disk import FaultyDisk
-
-Plant = Callable[[], contextlib.AbstractContextManager[None]]
-
-
-@contextlib.contextmanager
-def _replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    real = owner.__dict__[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, real)
+from simulation.planted_archive import ARCHIVE_PLANTS, Plant, replaced
 
 
 @contextlib.contextmanager
@@ -49,7 +38,7 @@ def acknowledge_before_write() -> Iterator[None]:
             self.save()
         return base_offset
 
-    with _replaced(Partition, "append", append):
+    with replaced(Partition, "append", append):
         yield
 
 
@@ -68,7 +57,7 @@ def index_before_data() -> Iterator[None]:
         kept = tuple(file for file in work.files if file not in (logs[:-1] or logs))
         return type(work)(kept, work.folders, work.mark)
 
-    with _replaced(PartitionLog, "begin_sync", begin_sync):
+    with replaced(PartitionLog, "begin_sync", begin_sync):
         yield
 
 
@@ -81,7 +70,7 @@ def no_folder_sync() -> Iterator[None]:
         if "/streams/" not in path:
             real(self, path)
 
-    with _replaced(FaultyDisk, "sync_folder", sync_folder):
+    with replaced(FaultyDisk, "sync_folder", sync_folder):
         yield
 
 
@@ -98,7 +87,7 @@ def offset_reuse() -> Iterator[None]:
         log.next_offset -= 1
         return partition
 
-    with _replaced(Partition, "open", classmethod(open_one_short)):
+    with replaced(Partition, "open", classmethod(open_one_short)):
         yield
 
 
@@ -111,8 +100,8 @@ def purge_without_folder_sync() -> Iterator[None]:
         real(_WithoutFolderSync(disk), *args)
 
     with (
-        _replaced(life, "purge_folder", purge_folder),
-        _replaced(partition, "purge_folder", purge_folder),
+        replaced(life, "purge_folder", purge_folder),
+        replaced(partition, "purge_folder", purge_folder),
     ):
         yield
 
@@ -133,7 +122,7 @@ class _WithoutFolderSync:
 @contextlib.contextmanager
 def cut_bytes_lost() -> Iterator[None]:
     """A torn tail is cut off and thrown away."""
-    with _replaced(cutting, "_copy", lambda *args: 0):
+    with replaced(cutting, "_copy", lambda *args: 0):
         yield
 
 
@@ -145,7 +134,7 @@ def deletion_over_the_barrier() -> Iterator[None]:
     def take(self: Trimming, lowest_stored: int | None) -> list[int]:
         return real(self, None)
 
-    with _replaced(Trimming, "take", take):
+    with replaced(Trimming, "take", take):
         yield
 
 
@@ -158,14 +147,14 @@ def unreadable_is_absent() -> Iterator[None]:
         real(self, *args)
         self._unread.clear()
 
-    with _replaced(ConsumerOffsets, "_load_file", load_file):
+    with replaced(ConsumerOffsets, "_load_file", load_file):
         yield
 
 
 @contextlib.contextmanager
 def rot_unseen() -> Iterator[None]:
     """What an earlier process wrote is handed out unread."""
-    with _replaced(Segment, "_verify", lambda *args: None):
+    with replaced(Segment, "_verify", lambda *args: None):
         yield
 
 
@@ -176,7 +165,7 @@ def stale_commits() -> Iterator[None]:
     def group(context: Any, target: Any, consumer: Any) -> Any:
         return group_place(context.services.replica.state, consumer, target)
 
-    with _replaced(offsets, "_group", group):
+    with replaced(offsets, "_group", group):
         yield
 
 
@@ -197,21 +186,21 @@ def polls_of_strangers() -> Iterator[None]:
         key = partition.ConsumerKey(ConsumerKind.GROUP, place.group_id)
         return targets.ReadTarget(target, key, session)
 
-    with _replaced(targets, "_group_target", group_target):
+    with replaced(targets, "_group_target", group_target):
         yield
 
 
 @contextlib.contextmanager
 def sessions_of_the_deleted() -> Iterator[None]:
     """A session goes on when its user is deleted or made inactive."""
-    with _replaced(Edge, "_revoke", lambda *args: None):
+    with replaced(Edge, "_revoke", lambda *args: None):
         yield
 
 
 @contextlib.contextmanager
 def old_permissions() -> Iterator[None]:
     """A connection remembers what was once permitted."""
-    with _replaced(Resolver, "forget", _remember):
+    with replaced(Resolver, "forget", _remember):
         yield
 
 
@@ -233,4 +222,5 @@ PLANTS: dict[str, Plant] = {
     "strangers poll": polls_of_strangers,
     "session of a deleted user": sessions_of_the_deleted,
     "old permissions": old_permissions,
+    **ARCHIVE_PLANTS,
 }

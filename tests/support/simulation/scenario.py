@@ -14,8 +14,11 @@ from iggy_client.errors import ClientError, LinkError
 from simulated_disk import Crashed
 from simulation import endings
 from simulation.admin import Admin
+from simulation.archive import SimulatedArchive
+from simulation.archive_quiet import archive_quiet, pause
+from simulation.archived import ArchiveOracle
 from simulation.audit import Auditor
-from simulation.broker import SimulatedBroker, no_exit, quick_passwords
+from simulation.broker import SimulatedBroker
 from simulation.clients import SimulatedClient
 from simulation.disk import FaultyDisk
 from simulation.endings import ENDINGS, HINDERED
@@ -26,6 +29,8 @@ from simulation.network import Network
 from simulation.oracle import Key, Oracle, ViolationError
 from simulation.outcome import Outcome
 from simulation.people import People
+from simulation.quick import no_exit, quick_archiver, quick_passwords
+from simulation.settings import POLICIES
 from simulation.visitors import Visitor
 from simulation.workload import LOST, STREAM, TOPICS, Worker
 
@@ -58,8 +63,17 @@ class Scenario:
         disk.make_folders("/mnt")
         disk.settle()
         shards = self.chance.choice((1, 2, 2, 2))
-        self.broker = SimulatedBroker(self.schedule, self.network, disk, shards_count=shards)
         self.oracle = Oracle()
+        self.pauses = random.Random(f"policy-{seed}")
+        self.policy = self.pauses.choice(list(POLICIES))
+        self.oracle.count(self.policy)
+        self.archive = SimulatedArchive(self.schedule, seed, self.oracle.count)
+        self.archived = ArchiveOracle(self.archive, self.oracle, self._violated)
+        world = self.schedule, self.network, disk, self.archive
+        self.broker = SimulatedBroker(*world, policy=self.policy, shards_count=shards)
+        archiver = self.broker.config.data_maintenance.archiver
+        self.archived.must_have = archiver.enabled and archiver.archive_expired
+        disk.on_remove = lambda path: self.archived.leaves(self.broker.disk, path)
         self.operations_a_life = operations_a_life
         self.endings = list(endings)
         self.chance.shuffle(self.endings)
@@ -178,8 +192,10 @@ class Scenario:
                 if before == "clean stop":  # stored offsets are read with the first question
                     self.broker.disk.failing_reads = self.chance.randint(2, 8)
                 await self._live()
+                await pause(self)
                 await self._end(ending)
             before = ending
+        await archive_quiet(self)
         self.auditor.client.disconnect()
 
     async def _end(self, ending: str) -> None:
@@ -234,6 +250,7 @@ class Scenario:
         """With no client in: everything is there. `rot`: a bit flips before anybody reads it."""
         topic = self._rot_while_running() if rot else ""
         await self.auditor.after_restart(power_cut=self.power_cut)
+        self.archived.look_through()
         self.power_cut = False
         if topic:
             await self.auditor.repair(topic)
@@ -252,6 +269,7 @@ class Scenario:
         if self.broker.is_down:
             raise ViolationError(f"the broker ended by itself: {self._why()}")
         self.auditor.check_agreement()
+        await archive_quiet(self)
 
     def _all_have_left(self) -> bool:
         """Send clients away, also those that were just coming in; is no membership left?"""
@@ -365,6 +383,7 @@ def run_seed(
         stack.enter_context(quick_passwords(seed))
         if plant is not None:
             stack.enter_context(plant())
+        stack.enter_context(quick_archiver(seed))
         stack.enter_context(no_exit())
         disabled = logging.root.manager.disable
         stack.callback(logging.disable, disabled)

@@ -125,10 +125,12 @@ class Stored:
 
 
 class Head:
-    """How far a log may have lost its head: what was asked for, and passed by all readers."""
+    """How far a log may have lost its head: what was asked for or is old, and passed by all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, aged: bool = False) -> None:
+        """`aged`: old messages go by themselves."""
         self.allowed = 0  # the first offset may be up to this one
+        self._aged = aged
         self._target = 0
         self._asking = 0
 
@@ -144,7 +146,7 @@ class Head:
 
     def advance(self, stored: Stored, end: int) -> None:
         """Something changed."""
-        target = end if self._asking else self._target
+        target = end if self._asking or self._aged else self._target
         self.allowed = max(self.allowed, min(target, stored.passed(end)))
 
     def restarted(self, end: int) -> None:

@@ -17,11 +17,13 @@ from simulation.stored import ABSENT, Reader
 
 STREAM = "s"
 PERSISTED = {"durability": "persisted", "consumer_offset_durability": "persisted"}
-TOPICS: dict[str, dict[str, str]] = {
+TOPICS: dict[str, dict[str, str | int]] = {
     "kept": PERSISTED,
     "plain": {},
     "half": {"durability": "persisted"},
+    "aged": {"message_expiry": 400_000, "max_topic_size": 200_000},
 }
+AGED = "aged"  # old messages go by themselves
 PARTITIONS = 2
 SIZES = (8, 8, 40, 300, 300, 3000, 12_000)
 LOST = (LinkError, ConnectionError)
@@ -261,6 +263,6 @@ async def make_topics(client: SimulatedClient, oracle: Oracle) -> None:
         offsets = options.get("consumer_offset_durability") == "persisted"
         for partition_id in range(PARTITIONS):
             key = (STREAM, name, partition_id)
-            oracle.partitions[key] = Partition(key, persisted, offsets)
+            oracle.partitions[key] = Partition(key, persisted, offsets, aged=name == AGED)
         await client.call(calls.create_group(STREAM, name, "g0"))
         oracle.groups[name, "g0"] = True

@@ -1,0 +1,100 @@
+"""What a shard knows of the archived segments of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from iggy_broker.archive.blocks import Table
+from iggy_broker.archive.finding import read_if_any
+from iggy_broker.archive.store import ArchiveStore
+from iggy_wire.archive import Life, Manifest, manifest_key, parse_key
+from iggy_wire.archive_listing import Listing, Partition, Segment, folders, life_of, listing
+
+TABLES_MAX: Final = 256
+"""Of one partition."""
+
+
+@dataclass(slots=True)
+class Shelf:
+    """One life of a partition, as the archive was when it was listed."""
+
+    listing: Listing
+    manifests: Mapping[str, Manifest]
+    """By key."""
+    end: int
+    """Where the log of the partition began then."""
+    tables: dict[int, Table] = field(default_factory=dict)
+    """By first offset, those that were used last behind."""
+
+    def table(self, segment: Segment) -> Table | None:
+        """Where blocks begin, if that was looked up."""
+        found = self.tables.pop(segment.first_offset, None)
+        if found is not None:
+            self.tables[segment.first_offset] = found
+        return found
+
+    def take(self, segment: Segment, table: Table) -> None:
+        """It was looked up."""
+        self.tables[segment.first_offset] = table
+        while len(self.tables) > TABLES_MAX:
+            del self.tables[next(iter(self.tables))]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Objects of a life's folders."""
+
+    sizes: Mapping[str, int]
+    keys: tuple[str, ...]
+    """Of manifests."""
+
+
+def list_objects(store: ArchiveStore, partition: Partition, life: Life) -> Found:
+    """List them. ArchiveError."""
+    sizes: dict[str, int] = {}
+    keys: list[str] = []
+    for folder in folders(partition, life):
+        there = {one.key: one.size_bytes for one in store.entries(f"{folder}/")}
+        manifests = [key for key in there if _is_manifest(key)]
+        # All in a folder belongs to one life.
+        if manifests and (first := read_if_any(store, manifests[0])) and life_of(first) != life:
+            continue
+        sizes |= there
+        keys += manifests
+    return Found(sizes, tuple(keys))
+
+
+def read_manifests(store: ArchiveStore, keys: Iterable[str]) -> dict[str, Manifest]:
+    """Read some, by key; what is no manifest, or is gone, is left out. ArchiveError."""
+    found = {key: read_if_any(store, key) for key in keys}
+    return {key: manifest for key, manifest in found.items() if manifest is not None}
+
+
+def put_up(
+    found: Found, manifests: Mapping[str, Manifest], life: Life, *, end: int, before: Shelf | None
+) -> Shelf:
+    """A shelf of what was found. Of the one before it stays what cannot have changed."""
+    named = [(key.rpartition("/")[0], manifest) for key, manifest in manifests.items()]
+    listed = listing(named, life, found.sizes)
+    shelf = Shelf(listed, manifests, end)
+    if before is not None:
+        for segment in listed.segments:
+            table = before.tables.get(segment.first_offset)
+            key = manifest_key(segment.folder, segment.first_offset)
+            if table is not None and before.manifests.get(key) == manifests.get(key):
+                shelf.take(segment, table)
+    return shelf
+
+
+def unchanging(shelf: Shelf | None) -> dict[str, Manifest]:
+    """Manifests that need not be read again: of sealed segments."""
+    if shelf is None:
+        return {}
+    return {key: manifest for key, manifest in shelf.manifests.items() if manifest.sealed}
+
+
+def _is_manifest(key: str) -> bool:
+    named = parse_key(key)
+    return named is not None and named.kind == "json"

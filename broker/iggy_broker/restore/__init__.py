@@ -1,0 +1,1 @@
+"""`iggy-broker restore`: a data directory from an archive."""

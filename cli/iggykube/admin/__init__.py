@@ -1,0 +1,1 @@
+"""Commands on what a broker has: streams, topics, groups, offsets, users, tokens, the broker."""
