@@ -46,7 +46,6 @@ class ArchiveOracle:
         oracle: Oracle,
         on_violation: Callable[[BaseException], None],
     ) -> None:
-        self.must_have = False  # what leaves the disk
         self.manifests: dict[str, Manifest] = {}
         self._store = store
         self._oracle = oracle
@@ -149,7 +148,7 @@ class ArchiveOracle:
         if sent is None or sent.key != key:
             raise ViolationError(f"{key}: archived at {offset}: {payload[:40]!r}, never sent there")
         known = self._oracle.partitions.get(key)
-        if sent.gone == _NOT_THERE and known is not None and offset < known.head.allowed:
+        if sent.gone == _NOT_THERE and known is not None and offset < known.head.gone:
             return  # nobody was told of it, and it may have gone as old ones do
         if sent.gone in _LOST:
             told = f"{key}: archived at {offset}: {sent.number}, but {sent.gone}"
@@ -166,7 +165,7 @@ class ArchiveOracle:
 
     def _leaves(self, disk: FaultyDisk, path: str) -> None:
         found = _LOG.fullmatch(path)
-        if not self.must_have or found is None or not disk.exists(path):
+        if not self._oracle.kept or found is None or not disk.exists(path):
             return
         data = bytes(disk.entries[path].data)
         stream_id, topic_id, partition_id, first = map(int, found.groups())

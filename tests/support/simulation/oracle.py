@@ -52,11 +52,12 @@ class Partition:
     damaged: bool = False  # rot was put into its log
     purging: bool = False  # a purge that was not answered
     aged: bool = False  # old messages go by themselves
+    kept: bool = False  # what goes can still be read, in an archive
     stored: Stored = field(default_factory=Stored)
     head: Head = field(init=False)
 
     def __post_init__(self) -> None:
-        self.head = Head(aged=self.aged)
+        self.head = Head(aged=self.aged, kept=self.kept)
 
     @property
     def end_at_most(self) -> int:
@@ -77,6 +78,8 @@ class Oracle:
         self.streams: dict[str, bool | None] = {}  # name → there, not there, not known
         self.groups: dict[tuple[str, str], bool | None] = {}  # (topic, name) of the main stream
         self.counts: dict[str, int] = {}
+        self.kept = False  # all that goes is in an archive
+        self.gaps = False  # some of it is
         self._numbers = 0
 
     def count(self, what: str) -> None:
@@ -139,8 +142,7 @@ class Oracle:
             start = found[0].offset
         offset = start
         for message in found:
-            self._bind_next(partition, offset, message, "polled")
-            offset += 1
+            offset = self._bind_next(partition, offset, message, "polled")
         if not found:
             self._nothing_found(partition, start, needed_end)
         if offset > start and current_offset < offset - 1:
@@ -161,13 +163,19 @@ class Oracle:
         if first > allowed and not (partition.damaged or partition.purging):
             raise ViolationError(f"{key}: begins at {first}, may be deleted up to {allowed}")
 
-    def _bind_next(self, partition: Partition, offset: int, message: Message, how: str) -> None:
+    def _bind_next(self, partition: Partition, offset: int, message: Message, how: str) -> int:
+        """The next offset."""
         key = partition.key
-        if message.offset != offset:
+        if message.offset != offset and not self._is_gap(partition, offset, message.offset):
             raise ViolationError(f"{key}: offset {message.offset} where {offset} was due")
-        self._bind(partition, offset, message.payload, how)
+        self._bind(partition, message.offset, message.payload, how)
         if message.id != self.sent[message.payload].number:
-            raise ViolationError(f"{key}: offset {offset} has another message's id")
+            raise ViolationError(f"{key}: offset {message.offset} has another message's id")
+        return message.offset + 1
+
+    def _is_gap(self, partition: Partition, offset: int, found: int) -> bool:
+        """Of what went without a copy, between what the archive has."""
+        return self.gaps and offset < found <= partition.head.allowed
 
     def _bind(self, partition: Partition, offset: int, payload: bytes, how: str) -> None:
         key = partition.key
@@ -223,10 +231,11 @@ class Oracle:
         """Nothing is missing, and nothing is there that was not sent."""
         key, first = partition.key, found[0].offset if found else end
         self._head_seen(partition, first)
-        for place, message in enumerate(found, first):
-            self._bind_next(partition, place, message, "recovered")
-        if first + len(found) != end:
-            raise ViolationError(f"{key}: read up to {first + len(found)}, ends at {end}")
+        reached = first
+        for message in found:
+            reached = self._bind_next(partition, reached, message, "recovered")
+        if reached != end and not self._is_gap(partition, reached, end):
+            raise ViolationError(f"{key}: read up to {reached}, ends at {end}")
         lost = [offset for offset in partition.bound if offset >= end]
         if lost:
             raise ViolationError(f"{key}: ends at {end}, but {min(lost)} to {max(lost)} were seen")
@@ -257,6 +266,7 @@ class Oracle:
             partition.offsets_persisted,
             damaged=partition.damaged,
             aged=partition.aged,
+            kept=partition.kept,
         )
 
     # stored offsets

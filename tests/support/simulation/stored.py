@@ -127,12 +127,17 @@ class Stored:
 class Head:
     """How far a log may have lost its head: what was asked for or is old, and passed by all."""
 
-    def __init__(self, *, aged: bool = False) -> None:
-        """`aged`: old messages go by themselves."""
-        self.allowed = 0  # the first offset may be up to this one
-        self._aged = aged
+    def __init__(self, *, aged: bool = False, kept: bool = False) -> None:
+        """`aged`: old messages go by themselves. `kept`: readers find what has gone elsewhere."""
+        self.gone = 0  # so much of the log may be gone
+        self._aged, self._kept = aged, kept
         self._target = 0
         self._asking = 0
+
+    @property
+    def allowed(self) -> int:
+        """The first offset that can be read may be up to this one."""
+        return 0 if self._kept else self.gone
 
     def asking(self) -> None:
         """Somebody asks for segments to be deleted."""
@@ -147,11 +152,11 @@ class Head:
     def advance(self, stored: Stored, end: int) -> None:
         """Something changed."""
         target = end if self._asking or self._aged else self._target
-        self.allowed = max(self.allowed, min(target, stored.passed(end)))
+        self.gone = max(self.gone, min(target, stored.passed(end)))
 
     def restarted(self, end: int) -> None:
         """Nobody asks any more. Who did and was not answered may have been heard."""
         if self._asking:
             self._target = end
         self._asking = 0
-        self._target, self.allowed = min(self._target, end), min(self.allowed, end)
+        self._target, self.gone = min(self._target, end), min(self.gone, end)

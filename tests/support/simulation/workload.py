@@ -263,6 +263,8 @@ async def make_topics(client: SimulatedClient, oracle: Oracle) -> None:
         offsets = options.get("consumer_offset_durability") == "persisted"
         for partition_id in range(PARTITIONS):
             key = (STREAM, name, partition_id)
-            oracle.partitions[key] = Partition(key, persisted, offsets, aged=name == AGED)
+            oracle.partitions[key] = Partition(
+                key, persisted, offsets, aged=name == AGED, kept=oracle.kept
+            )
         await client.call(calls.create_group(STREAM, name, "g0"))
         oracle.groups[name, "g0"] = True
