@@ -118,8 +118,9 @@ COPY --from=code /code/opt/iggykube/bin/iggy-broker /opt/iggykube/bin/
 # In a container, loopback would be reached by nobody.
 ENV IGGY_SYSTEM_PATH=/data \
     IGGY_TCP_ADDRESS=0.0.0.0:8090 \
+    IGGY_HTTP_ADDRESS=0.0.0.0:3000 \
     IGGY_MONITORING_ADDRESS=0.0.0.0:9099
-EXPOSE 8090 9099
+EXPOSE 3000 8090 9099
 STOPSIGNAL SIGTERM
 WORKDIR /
 USER 10001:10001

@@ -135,6 +135,7 @@ def start_broker(folder: Path, *, shards: int, settings: dict[str, str] | None =
         "IGGY_SYSTEM_PATH": str(folder / "data"),
         "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": str(shards),
         "IGGY_TCP_ADDRESS": f"127.0.0.1:{port}",
+        "IGGY_HTTP_ENABLED": "false",
         "IGGY_MONITORING_ADDRESS": f"127.0.0.1:{monitoring_port}",
         "IGGY_WEBSOCKET_ENABLED": "false",
         "IGGY_QUIC_ENABLED": "false",

@@ -12,13 +12,7 @@ _TLS: Final = "enabled self_signed cert_file key_file ca_file"
 
 _NAMES: Final[dict[str, str]] = {
     "tcp": "ipv6",
-    "http": "enabled address max_request_size web_ui",
-    "http.cors": "enabled allowed_methods allowed_origins allowed_headers exposed_headers "
-    "allow_credentials allow_private_network",
-    "http.jwt": "algorithm issuer audience valid_issuers valid_audiences access_token_expiry "
-    "clock_skew not_before encoding_secret decoding_secret use_base64_secret",
-    "http.metrics": "enabled endpoint",
-    "http.tls": _TLS,
+    "http": "web_ui",
     "quic": "enabled address max_concurrent_bidi_streams initial_mtu send_window receive_window "
     "stream_receive_window keep_alive_interval max_idle_timeout",
     "quic.certificate": _TLS,

@@ -20,6 +20,7 @@ from iggy_broker.config_data import (
     TopicDefaults,
     flag,
 )
+from iggy_broker.config_http import Http
 from iggy_broker.config_keys import Key, Section, Setting, keys_of
 from iggy_broker.config_maintenance import DataMaintenance
 from iggy_broker.config_transports import Tls, WebSocketSettings
@@ -224,6 +225,7 @@ class Config(Section, frozen=True):
 
     tcp: Tcp = Tcp()
     websocket: WebSocketSettings = WebSocketSettings()
+    http: Http = Http()
     monitoring: Monitoring = Monitoring()
     message_bus: MessageBus = MessageBus()
     metadata: Metadata = Metadata()
@@ -241,6 +243,7 @@ class Config(Section, frozen=True):
             self.data_maintenance.archiver.problem
             or self.system.encryption.problem
             or self.websocket.problem(self.message_bus.max_message_size_bytes)
+            or self.http.problem
         )
 
     def shards_count(self, cores: int) -> int:

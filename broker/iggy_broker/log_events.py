@@ -144,6 +144,7 @@ EVENTS: Final[dict[str, Event]] = {
     "connection_closed": Event(
         "A client that stalls, or sends what is no frame, was closed.", True
     ),
+    "http_failed": Event("A bug: an HTTP request was answered 500.", limited=True),
     "user_changed": Event("A user, a password or permissions were changed.", limited=True),
     "tokens_removed": Event("Expired tokens were removed."),
     "refused": Event("A request was refused (level debug)."),

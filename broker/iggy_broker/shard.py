@@ -44,7 +44,7 @@ from iggy_broker.storage.partition import StorageParts
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.syncer import Syncer, run_saver
 from iggy_broker.surroundings import Surroundings
-from iggy_broker.transports import open_monitoring, open_transports
+from iggy_broker.transports import HttpSecrets, open_monitoring, open_transports
 from iggy_wire.sealing import NO_KEYS, Keyring
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Plan:
     ports: dict[str, int]  # by the same names
     started_at_us: int
     keys: Keyring = NO_KEYS
+    http: HttpSecrets | None = None  # None: HTTP is off
 
 
 def run_shard(plan: Plan) -> int:
@@ -262,7 +263,8 @@ class Shard:
         edge.doors = self._around.doors(edge, self._plan.doors)
         edge.doors.open()
         self._parts.callback(edge.doors.close)
-        await open_transports(edge, self._around, self._plan.listeners, self._parts)
+        plan = self._plan
+        await open_transports(edge, self._around, plan.listeners, self._parts, http=plan.http)
         return edge
 
     def _follow_certificates(self) -> Mapping[str, ListenerTls]:
@@ -349,6 +351,7 @@ class Shard:
             await asyncio.sleep(_STOP_STEP_S)
         for connection in list(edge.connections):
             connection.abort()
+        await edge.services.http.close(max(0.0, deadline - self._loop.time()))
         # Other shards may still wait for us to serve their last frames.
         self._counters.drained = 1
         self._counters.publish()

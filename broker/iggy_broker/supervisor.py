@@ -13,6 +13,7 @@ import importlib
 import logging
 import os
 import platform
+import secrets
 import signal
 import socket
 import sys
@@ -36,6 +37,12 @@ from iggy_broker.metadata.journal import Journal, JournalFull
 from iggy_broker.metadata.model import State
 from iggy_broker.metadata.snapshot import MetadataDamaged
 from iggy_broker.metrics import SharedCounters
+from iggy_broker.net.http.revocations import (
+    SECRET_BYTES,
+    configured_secret,
+    kept_revocations,
+    kept_secret,
+)
 from iggy_broker.net.listener import ListenError, addresses_of, bind_all, tls_of
 from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard
 from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
@@ -51,7 +58,7 @@ from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.removal import remove_leftovers
 from iggy_broker.surroundings import SIGNALS
-from iggy_broker.transports import modules_of
+from iggy_broker.transports import HttpSecrets, modules_of
 from iggy_wire import kernel
 from iggy_wire.dialect import P11, version_text
 from iggy_wire.sealing import Keyring
@@ -180,6 +187,7 @@ def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Con
     if monitoring.enabled:
         address = monitoring.address
         (watch,) = bind_all(address.host, address.port, 1, key="monitoring.address")
+    http = _http_secrets(config)
     links = _pairs(count, socket.SOCK_STREAM)
     doors = _pairs(count, socket.SOCK_SEQPACKET)
     lifeline_end, lifeline = os.pipe()
@@ -202,10 +210,24 @@ def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Con
             ports=ports,
             started_at_us=started_at_us,
             keys=broker.keys,
+            http=http,
         )
         for shard in range(count)
     ]
     return plans, _bound(config, ports, watch), lifeline
+
+
+def _http_secrets(config: Config) -> HttpSecrets | None:
+    """Of this life and the next ones; None if HTTP is off."""
+    settings, root = config.http, config.system.path
+    if not settings.enabled:
+        return None
+    configured = configured_secret(settings.jwt)
+    if settings.strict_compat:
+        return HttpSecrets(configured or secrets.token_bytes(SECRET_BYTES), {})
+    now_s = SystemClock().now_us() // 1_000_000
+    revoked = kept_revocations(root, now_s=now_s)
+    return HttpSecrets(configured or kept_secret(root), revoked)
 
 
 def _bound(config: Config, ports: dict[str, int], watch: socket.socket | None) -> Config:

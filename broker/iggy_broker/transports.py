@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from iggy_broker.config import Config
 from iggy_broker.metrics import SharedCounters
@@ -22,9 +23,18 @@ def modules_of(config: Config) -> list[str]:
     """What is to be imported for what is on."""
     wanted = {
         "iggy_broker.net.websocket": config.websocket.enabled,
+        "iggy_broker.net.http.server": config.http.enabled,
         "iggy_broker.net.monitoring": config.monitoring.enabled,
     }
     return [name for name, is_wanted in wanted.items() if is_wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSecrets:
+    """What all shards know of the tokens of HTTP."""
+
+    secret: bytes  # signs them
+    revoked: dict[str, int]  # those that were logged out in earlier lives, by `jti`: when they end
 
 
 async def open_transports(
@@ -32,6 +42,8 @@ async def open_transports(
     around: Surroundings,
     listeners: Mapping[str, socket.socket],
     parts: contextlib.AsyncExitStack,
+    *,
+    http: HttpSecrets | None,
 ) -> None:
     """Let clients in from now on, until `parts` are closed. `listeners`: bound sockets by name."""
     config, certificates = edge.services.config, edge.services.certificates
@@ -49,6 +61,12 @@ async def open_transports(
             listeners["websocket"], lambda: WebSocket(edge, limits), contexts.get("websocket")
         )
         parts.callback(server.close)
+    if http is not None:
+        from iggy_broker.net.http.server import HttpServer
+
+        serving = HttpServer(edge, secret=http.secret, revoked=http.revoked)
+        edge.services.http = serving
+        serving.listening = await around.listen(listeners["http"], serving, contexts.get("http"))
 
 
 async def open_monitoring(

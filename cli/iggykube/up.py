@@ -49,17 +49,25 @@ _PORT: Final = click.IntRange(0, PORT_MAX)
     help="HTTP port of /ping, /ready and /metrics, on 127.0.0.1; 0 takes a free one.",
 )
 @click.option(
+    "--http-port",
+    default=0,
+    show_default=True,
+    type=_PORT,
+    help="Port of the HTTP API, on 127.0.0.1; 0 takes a free one.",
+)
+@click.option(
     "--watch/--no-watch",
     default=True,
     show_default=True,
     help="Apply changes of FILE while it runs.",
 )
 @output_option
-def up(
+def up(  # noqa: PLR0913, PLR0917 -- one argument per option
     files: tuple[Path, ...],
     data: Path,
     port: int,
     monitoring_port: int,
+    http_port: int,
     watch: bool,
     output: str,
 ) -> None:
@@ -76,7 +84,7 @@ def up(
     with file_problems(), stop_requests() as requests:
         resources = load_resources(data, files)
         _require_java(resources)
-        instance = LocalInstance(data, resources, ports=Ports(port, monitoring_port))
+        instance = LocalInstance(data, resources, ports=Ports(port, monitoring_port, http_port))
         instance.start(should_stop=requests.stop)
         try:
             _follow(instance, requests, output, changes)

@@ -188,13 +188,13 @@ def test_an_unknown_key_is_a_warning_or_an_error_if_strict() -> None:
 
 
 def test_planned_keys_warn_only_if_they_ask_for_something() -> None:
-    text = '[http]\nenabled = true\naddress = "0.0.0.0:3000"\n[quic]\nenabled = false'
+    text = '[quic]\nenabled = true\naddress = "0.0.0.0:8080"\n[websocket]\nenabled = false'
 
     loaded = from_file(text, IGGY_WEBSOCKET_ENABLED="false", IGGY_TELEMETRY_ENABLED="true")
 
     assert [warning.split(": known")[0] for warning in loaded.warnings] == [
-        "broker.toml: http.enabled",
-        "broker.toml: http.address",
+        "broker.toml: quic.enabled",
+        "broker.toml: quic.address",
         "IGGY_TELEMETRY_ENABLED",
     ]
 

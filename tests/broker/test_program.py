@@ -11,7 +11,11 @@ def ended(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     """What a broker says that ends at once."""
     any_port = "127.0.0.1:0"
     environment = os.environ | {"IGGY_TCP_ADDRESS": any_port, "IGGY_MONITORING_ADDRESS": any_port}
-    environment |= {"IGGY_WEBSOCKET_ADDRESS": any_port, "IGGY_QUIC_ENABLED": "false"}
+    environment |= {
+        "IGGY_HTTP_ADDRESS": any_port,
+        "IGGY_WEBSOCKET_ADDRESS": any_port,
+        "IGGY_QUIC_ENABLED": "false",
+    }
     return subprocess.run(
         [sys.executable, "-m", "iggy_broker"],
         cwd=folder,

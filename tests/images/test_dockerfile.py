@@ -176,6 +176,7 @@ def test_paths_are_those_that_the_operator_uses() -> None:
     assert native.COMMAND[:2] == ("python", "-m")
     assert environment["PATH"].startswith("/opt/iggykube/bin:")
     assert environment["IGGY_TCP_ADDRESS"] == f"0.0.0.0:{broker_config.TCP_PORT}"
+    assert environment["IGGY_HTTP_ADDRESS"] == f"0.0.0.0:{broker_config.HTTP_PORT}"
     assert environment["IGGY_MONITORING_ADDRESS"] == f"0.0.0.0:{broker_config.MONITORING_PORT}"
 
 

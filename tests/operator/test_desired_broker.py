@@ -253,7 +253,7 @@ def test_nobody_but_the_allowed_may_connect() -> None:
     ]
     assert clients["from"][0] == {"podSelector": {}}
     assert names == ["iggy-system", "shop"]
-    assert [port["port"] for port in clients["ports"]] == ["tcp"]
+    assert [port["port"] for port in clients["ports"]] == ["tcp", "http"]
     assert [port["port"] for port in monitoring["ports"]] == ["monitoring"]
 
 

@@ -99,6 +99,29 @@ class Observes(Protocol):
         ...
 
 
+class ServesHttp(Protocol):
+    """The HTTP server of this shard."""
+
+    def hear(self, question: bytes) -> bool:
+        """Another shard tells something: whether it was about a logout."""
+        ...
+
+    async def close(self, timeout_s: float) -> None:
+        """Let nobody in any more, and answer what is being served for so long."""
+        ...
+
+
+class NoHttp:
+    """HTTP is off."""
+
+    def hear(self, question: bytes) -> bool:
+        """No."""
+        return False
+
+    async def close(self, timeout_s: float) -> None:
+        """Nothing is served."""
+
+
 class NoObserver:
     """Before the shard is wired."""
 
@@ -130,6 +153,7 @@ class Services:
     passwords: Passwords = field(default_factory=Passwords)
     clients: ClientTable = field(default_factory=NoClients)
     observer: Observes = field(default_factory=NoObserver)
+    http: ServesHttp = field(default_factory=NoHttp)
     certificates: Mapping[str, ListenerTls] = field(default_factory=dict)  # by listener
     members: Members = field(init=False)  # of consumer groups
 

@@ -59,6 +59,8 @@ def addresses_of(config: Config) -> dict[str, Address]:
     found = {"tcp": config.tcp.address}
     if config.websocket.enabled:
         found["websocket"] = config.websocket.address
+    if config.http.enabled:
+        found["http"] = config.http.address
     return found
 
 
@@ -67,6 +69,7 @@ def tls_of(config: Config) -> dict[str, Tls]:
     found = {
         "tcp": (config.tcp.enabled, config.tcp.tls),
         "websocket": (config.websocket.enabled, config.websocket.tls),
+        "http": (config.http.enabled, config.http.tls),
     }
     return {name: tls for name, (is_on, tls) in found.items() if is_on and tls.enabled}
 

@@ -16,10 +16,11 @@ from iggy_wire.dialect import P11
 from iggy_wire.errors import WireError
 from iggy_wire.header import EvictionReason, RequestHeader, encode_eviction, encode_reply
 from iggy_wire.replies import LoginReply
-from iggy_wire.requests import Login, LoginWithToken, decode_login, login_version
+from iggy_wire.requests import LoginWithToken, decode_login, login_version
 
 if TYPE_CHECKING:
     from iggy_broker.net.connection import Connection
+    from iggy_broker.net.context import Services
     from iggy_broker.net.edge import Edge
 
 logger = logging.getLogger(__name__)
@@ -81,12 +82,14 @@ async def _identify(edge: Edge, body: bytes) -> Proven:
     except WireError:
         raise Refused(EvictionReason.MALFORMED_LOGIN) from None
     if isinstance(login, LoginWithToken):
-        return Proven(_owner_of_token(edge, login.token), by_password=False)
-    return Proven(await _user_of_password(edge, login), by_password=True)
+        return Proven(owner_of_token(edge.services, login.token), by_password=False)
+    return Proven(
+        await user_of_password(edge.services, login.username, login.password), by_password=True
+    )
 
 
-def _owner_of_token(edge: Edge, token: str) -> User:
-    services = edge.services
+def owner_of_token(services: Services, token: str) -> User:
+    """Whose personal access token this is; Refused."""
     found = services.replica.state.find_token(credentials.hash_token(token))
     if found is None or found[1].is_over(services.clock.now_us()):
         raise Refused(EvictionReason.INVALID_TOKEN)
@@ -95,22 +98,22 @@ def _owner_of_token(edge: Edge, token: str) -> User:
     return found[0]
 
 
-async def _user_of_password(edge: Edge, login: Login) -> User:
-    user = edge.services.replica.state.find_user(login.username)
+async def user_of_password(services: Services, username: str, password: str) -> User:
+    """The active user with this name and password; Refused, whichever is wrong."""
+    user = services.replica.state.find_user(username)
     plausible = (
-        len(login.username.encode()) in USERNAME_BYTES
-        and len(login.password.encode()) in PASSWORD_BYTES
+        len(username.encode()) in USERNAME_BYTES and len(password.encode()) in PASSWORD_BYTES
     )
-    fits = await edge.services.passwords.logs_in(user if plausible else None, login.password)
-    if not fits or user is None or not _is_current(edge, Proven(user, True)):
+    fits = await services.passwords.logs_in(user if plausible else None, password)
+    if not fits or user is None or not _is_current(services, Proven(user, True)):
         raise Refused(EvictionReason.INVALID_CREDENTIALS)
     return user
 
 
-def _is_current(edge: Edge, proven: Proven) -> bool:
+def _is_current(services: Services, proven: Proven) -> bool:
     """Whether a user that was read before a pause may still log in with the same proof."""
     user = proven.user
-    now = edge.services.replica.state.users.get(user.id)
+    now = services.replica.state.users.get(user.id)
     return (
         now is not None
         and now.active
@@ -135,7 +138,7 @@ async def _bind_alone(
     edge: Edge, connection: Connection, client: bytes, *, proven: Proven, number: int, taken: Taken
 ) -> int:
     """The same, when nobody else holds the client id any more."""
-    if not _is_current(edge, proven):
+    if not _is_current(edge.services, proven):
         if taken.session:
             edge.on_session_ended(taken.session)
         raise Refused(EvictionReason.INVALID_CREDENTIALS)

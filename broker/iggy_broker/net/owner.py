@@ -38,6 +38,8 @@ class ShardOwner:
         """Another shard asks about the sessions of this one, or shard 0 for a scrape."""
         if question == OBSERVE:
             return await self._services.observer.answer()
+        if self._services.http.hear(question):
+            return b""
         return await self._services.clients.answer(question)
 
     def serve_frame(

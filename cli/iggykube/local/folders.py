@@ -29,6 +29,7 @@ class Ports:
 
     tcp: int = 8090
     monitoring: int = 9099
+    http: int = 0  # the broker itself takes a free one, and says which in its log
 
     def resolved(self) -> "Ports":
         """Real port numbers. Raises LocalError naming the option if one is taken."""
@@ -46,12 +47,17 @@ class Ports:
                     raise LocalError(
                         f"port {port} cannot be used: {error.strerror}: {fix}"
                     ) from error
-            return Ports(tcp.getsockname()[1], monitoring.getsockname()[1])
+            return Ports(tcp.getsockname()[1], monitoring.getsockname()[1], self.http)
 
     @property
     def address(self) -> str:
         """Host and port for clients."""
         return f"{_HOST}:{self.tcp}"
+
+    @property
+    def http_address(self) -> str:
+        """Host and port of the HTTP API."""
+        return f"{_HOST}:{self.http}"
 
     @property
     def monitoring_address(self) -> str:

@@ -91,6 +91,7 @@ def broker_variables(folders: Folders, ports: Ports, password: str) -> dict[str,
         "IGGY_ROOT_PASSWORD": password,
         "IGGY_SYSTEM_PATH": str(folders.broker),
         "IGGY_TCP_ADDRESS": ports.address,
+        "IGGY_HTTP_ADDRESS": ports.http_address,
         "IGGY_MONITORING_ADDRESS": ports.monitoring_address,
         # Their ports are fixed, and instances run side by side; `spec.config` turns them on.
         "IGGY_WEBSOCKET_ENABLED": "false",

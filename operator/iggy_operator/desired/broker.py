@@ -93,7 +93,10 @@ def _client_service(broker: Broker, names: BrokerNames, family: Family) -> Manif
         "spec": {
             "type": listeners["serviceType"],
             "selector": selector(family),
-            "ports": [{**_port("tcp", listeners["tcpPort"]), **_chosen(listeners, "nodePort")}],
+            "ports": [
+                {**_port("tcp", listeners["tcpPort"]), **_chosen(listeners, "nodePort")},
+                _port("http", listeners["httpPort"]),
+            ],
             **_chosen(listeners, "externalTrafficPolicy", "loadBalancerClass", "loadBalancerIP"),
             **_source_ranges(listeners),
         },
@@ -124,6 +127,7 @@ def _headless_service(names: BrokerNames, family: Family) -> Manifest:
             "selector": selector(family),
             "ports": [
                 _port("tcp", broker_config.TCP_PORT),
+                _port("http", broker_config.HTTP_PORT),
                 _port("monitoring", broker_config.MONITORING_PORT),
             ],
         },
@@ -195,7 +199,10 @@ def _network_policy(
             "podSelector": {"matchLabels": selector(family)},
             "policyTypes": ["Ingress"],
             "ingress": [
-                {"from": clients, "ports": [{"port": "tcp", "protocol": "TCP"}]},
+                {
+                    "from": clients,
+                    "ports": [{"port": name, "protocol": "TCP"} for name in ("tcp", "http")],
+                },
                 # Prometheus may live in any namespace; there is no message data on this port.
                 {
                     "from": [{"namespaceSelector": {}}],

@@ -12,6 +12,8 @@ from iggy_operator.resources import Broker
 
 TCP_PORT: Final = 8090
 """Inside the pod. Clients meet `listeners.tcpPort`, so that changing it restarts nothing."""
+HTTP_PORT: Final = 3000
+"""Inside the pod, as the other; clients meet `listeners.httpPort`."""
 MONITORING_PORT: Final = 9099
 DATA_PATH: Final = "/var/lib/iggy"
 DATA_FOLDER: Final = f"{DATA_PATH}/data"
@@ -42,6 +44,7 @@ def settings(broker: Broker) -> dict[str, str]:
         **({"IGGY_TCP_ADVERTISED_ADDRESS": advertised} if advertised else {}),
         "IGGY_SYSTEM_PATH": DATA_FOLDER,
         "IGGY_TCP_ADDRESS": f"0.0.0.0:{TCP_PORT}",
+        "IGGY_HTTP_ADDRESS": f"0.0.0.0:{HTTP_PORT}",
         "IGGY_MONITORING_ADDRESS": f"0.0.0.0:{MONITORING_PORT}",
         "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": str(shards_count(broker)),
         "IGGY_SYSTEM_SHARDING_SHUTDOWN_DRAIN_TIMEOUT": f"{max(1, grace_s - STOP_REST_S)} s",

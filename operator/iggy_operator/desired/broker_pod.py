@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from iggy_operator.desired import archive, broker_config, staging
-from iggy_operator.desired.broker_config import DATA_PATH, MONITORING_PORT, TCP_PORT
+from iggy_operator.desired.broker_config import DATA_PATH, HTTP_PORT, MONITORING_PORT, TCP_PORT
 from iggy_operator.desired.broker_names import DATA_VOLUME, broker_names
 from iggy_operator.desired.metadata import Family, Manifest, without_defaults
 from iggy_operator.desired.release import Release
@@ -133,6 +133,7 @@ def _container(broker: Broker, template: Mapping[str, Any], release: Release) ->
         "envFrom": [{"configMapRef": {"name": names.config}}],
         "ports": [
             {"name": "tcp", "containerPort": TCP_PORT, "protocol": "TCP"},
+            {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"},
             {"name": "monitoring", "containerPort": MONITORING_PORT, "protocol": "TCP"},
         ],
         **_probes(),

@@ -47,7 +47,7 @@ async def get_cluster_metadata(context: Context, request: requests.GetClusterMet
     if tcp.advertised_address:
         host, told_port = reached(tcp.advertised_address)
         port = told_port or port
-    node = replies.Node(name=NODE_NAME, address=host, tcp_port=port)
+    node = replies.Node(NODE_NAME, host, tcp_port=port, http_port=services.ports.get("http", 0))
     return Answer(replies.Cluster(CLUSTER_NAME, (node,)).encode())
 
 

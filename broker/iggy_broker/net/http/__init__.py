@@ -1,0 +1,1 @@
+"""The HTTP interface: JSON in, the commands of the binary protocol, JSON out."""
