@@ -122,10 +122,13 @@ class Producer:
             return False
         (landed,) = answer.confirmations
         for place, payload in enumerate(batch.payloads):
-            at = (landed.partition_id, landed.base_offset + place)
-            assert at not in self.acknowledged, f"{at} was given to two messages"
-            self.acknowledged[at] = payload
+            self.note((landed.partition_id, landed.base_offset + place), payload)
         return True
+
+    def note(self, at: Place, payload: bytes) -> None:
+        """A message is acknowledged."""
+        assert at not in self.acknowledged, f"{at} was given to two messages"
+        self.acknowledged[at] = payload
 
 
 @contextmanager
