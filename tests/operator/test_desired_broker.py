@@ -98,6 +98,7 @@ SPECS: dict[str, dict[str, Any]] = {
     },
     "broker-archive-claims": {
         "archiver": {"kind": "Disk", "disk": {"existingClaim": "shelf"}},
+        "encryption": {"secretName": "main-keys", "key": "2026", "oldKeys": ["2025", "2024"]},
         "restoreFrom": {"disk": {"existingClaim": "old-shelf"}},
     },
 }
@@ -301,7 +302,6 @@ def test_an_external_broker_has_no_children() -> None:
         ({"config": {"archiver.enabled": "true"}}, "archiver.enabled is set by the operator"),
         ({"config": {"data_maintenance.archiver.s3.bucket": "abc"}}, "is set by the operator"),
         ({"config": {"system.encryption.key": "x"}}, "encryption.key is set by the operator"),
-        ({"encryption": {"secretName": "keys"}}, "encryption"),
         ({"listeners": {"tls": {"secretName": "cert"}}}, "listeners.tls"),
         ({"config": {"sharding.cpu_allocation": "9"}}, "sharding.cpu_allocation"),
         ({"config": {"path": "/"}}, "path is set by the operator"),

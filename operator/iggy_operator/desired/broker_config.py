@@ -8,6 +8,7 @@ from typing import Any, Final
 from iggy_operator import units
 from iggy_operator.desired.archive import archive_problems, archiver_settings
 from iggy_operator.desired.broker_names import broker_names
+from iggy_operator.desired.encryption import encryption_settings
 from iggy_operator.resources import Broker
 
 TCP_PORT: Final = 8090
@@ -51,6 +52,7 @@ def settings(broker: Broker) -> dict[str, str]:
         # An unknown key of `spec.config` ends the start: a warning in a log would go unseen.
         "IGGY_CONFIG_STRICT": "true",
         **archiver_settings(broker),
+        **encryption_settings(broker),
     }
 
 
@@ -98,8 +100,6 @@ def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
     """What this version of the broker does not do. Never silently less than was asked for."""
     if spec["shards"]["pinCores"]:
         yield "shards.pinCores: this version does not tie shards to cores: set it to false"
-    if "encryption" in spec:
-        yield "encryption: this version does not encrypt messages: leave it out"
     if "tls" in spec["listeners"]:
         yield "listeners.tls: this version does not encrypt: leave it out, or put a proxy in front"
     for cidr in spec["listeners"].get("sourceRanges", ()):

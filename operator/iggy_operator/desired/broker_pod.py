@@ -6,6 +6,7 @@ from typing import Any, Final
 from iggy_operator.desired import archive, broker_config, staging
 from iggy_operator.desired.broker_config import DATA_PATH, HTTP_PORT, MONITORING_PORT, TCP_PORT
 from iggy_operator.desired.broker_names import DATA_VOLUME, broker_names
+from iggy_operator.desired.encryption import encryption_mounts, encryption_volumes
 from iggy_operator.desired.metadata import Family, Manifest, without_defaults
 from iggy_operator.desired.release import Release
 from iggy_operator.resources import Broker
@@ -72,7 +73,7 @@ def _pod_spec(broker: Broker, template: Mapping[str, Any], release: Release) -> 
     if broker.spec["storage"]["ephemeral"]:
         size = broker.spec["storage"]["size"]
         volumes.append({"name": DATA_VOLUME, "emptyDir": {"sizeLimit": size}})
-    volumes += archive.archive_volumes(broker)
+    volumes += (*archive.archive_volumes(broker), *encryption_volumes(broker))
     container = _container(broker, template, release)
     return {
         "serviceAccountName": template.get("serviceAccountName", names.account),
@@ -143,6 +144,7 @@ def _container(broker: Broker, template: Mapping[str, Any], release: Release) ->
             {"name": DATA_VOLUME, "mountPath": DATA_PATH},
             {"name": "tmp", "mountPath": "/tmp"},
             *archive.archive_mounts(broker),
+            *encryption_mounts(broker),
         ],
     }
     if resources := broker.spec.get("resources"):
