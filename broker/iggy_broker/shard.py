@@ -12,7 +12,6 @@ import logging
 import socket
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
@@ -396,8 +395,3 @@ class Shard:
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
         self._stop.set()
-
-
-def current_config_path(root: Path) -> Path:
-    """Where the running broker writes its configuration, ports as bound."""
-    return root / "runtime" / "current_config.toml"

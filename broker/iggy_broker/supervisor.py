@@ -44,7 +44,7 @@ from iggy_broker.net.http.revocations import (
     kept_secret,
 )
 from iggy_broker.net.listener import ListenError, addresses_of, bind_all, tls_of
-from iggy_broker.shard import EXIT_FAILED, Plan, current_config_path, run_shard
+from iggy_broker.shard import EXIT_FAILED, Plan, run_shard
 from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
 from iggy_broker.storage.format_version import (
     ENCRYPTED_FORMAT,
@@ -369,3 +369,8 @@ def _reap(broker: _Broker) -> tuple[int, int] | None:
         if found:
             return broker.shards.pop(process), os.waitstatus_to_exitcode(status)
     return None
+
+
+def current_config_path(root: Path) -> Path:
+    """Where the running broker writes its configuration, ports as bound."""
+    return root / "runtime" / "current_config.toml"
