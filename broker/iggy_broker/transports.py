@@ -53,7 +53,7 @@ async def open_transports(
             listeners["tcp"], lambda: Connection(edge), contexts.get("tcp")
         )
         parts.callback(server.close)
-    if config.websocket.enabled:
+    if "websocket" in listeners:
         from iggy_broker.net.websocket import WebSocket, limits_of
 
         limits = limits_of(config.websocket, edge.frame_bytes_max)

@@ -90,9 +90,7 @@ class Connection(Intake):
         self._silent_steps = 0  # of the heartbeat, since the last frame or part of one
         self._half_bytes = 0  # of half a frame, at the last step
         self._stays_until_s = 0.0 if session is None else edge.loop.time() + PAUSE_S
-        self.session = session or Session(
-            client_number=edge.next_number(), address="", transport=self.reached_by
-        )
+        self.session = session or edge.new_session(self.reached_by)
         self.resolver = Resolver(self._services, self.session)
 
     # -- asyncio -------------------------------------------------------------------------------

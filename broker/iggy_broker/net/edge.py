@@ -13,6 +13,7 @@ from iggy_broker.logs import event
 from iggy_broker.net.clients import Clients
 from iggy_broker.net.context import Services
 from iggy_broker.net.intake import Landing
+from iggy_broker.net.session import Session, Transport
 from iggy_broker.net.unsent import Unsent
 from iggy_wire.codes import FrameKind
 from iggy_wire.errors import ErrorCode
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from iggy_broker.net.connection import Connection
     from iggy_broker.net.handover import Doors
     from iggy_broker.net.peers import Links
-    from iggy_broker.net.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -101,9 +101,9 @@ class Edge:
         self._numbers = itertools.count(services.shard_id + 1, services.shards_count)
         services.replica.watch(self._revoke)
 
-    def next_number(self) -> int:
-        """The broker's own number for a new connection."""
-        return next(self._numbers)
+    def new_session(self, reached_by: Transport) -> Session:
+        """For a new connection; its number is the broker's own."""
+        return Session(client_number=next(self._numbers), address="", transport=reached_by)
 
     def opened(self, connection: Connection) -> bool:
         """Count a new connection; False if there are too many and it must go."""
