@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from archived_topic import CONTINUOUS, ArchivedTopic, HereLane
 from iggy_broker.archive.fetching import READS_AT_ONCE, Fetches
@@ -15,6 +16,7 @@ from iggy_broker.storage.partition import ConsumerKey
 from iggy_broker.storage.segment import FileRange
 from iggy_wire.batch import Message, build, messages
 from iggy_wire.primitives import PollingStrategy
+from iggy_wire.sealing import NO_KEYS, Keyring
 from simulated_disk import SimulatedDisk
 
 BATCH_SIZES = (1, 3, 2, 1, 5)
@@ -25,11 +27,20 @@ class ColdTopic(ArchivedTopic):
     """All messages are in `sent`, by offset, with the time the broker gave them."""
 
     def __init__(
-        self, *, cache_bytes: int = 1 << 20, settings: dict[str, str] | None = None
+        self,
+        *,
+        cache_bytes: int = 1 << 20,
+        keys: Keyring = NO_KEYS,
+        settings: dict[str, str] | None = None,
     ) -> None:
         self.cache_bytes = cache_bytes
+        self.keys = keys
         self.sent: list[Message] = []
         super().__init__(settings={**CONTINUOUS, **(settings or {})})
+
+    def _begin(self, disk: SimulatedDisk) -> None:
+        self.parts = replace(self.parts, keys=self.keys)
+        super()._begin(disk)
 
     def older(self, disk: SimulatedDisk) -> Older:
         lanes = [HereLane(self.store, disk) for _ in range(READS_AT_ONCE)]

@@ -89,8 +89,10 @@ class FolderStore:
             (self._root / key).unlink(missing_ok=True)
 
     def _make_folder(self, folder: Path) -> None:
-        """With its parents, each of which is durable."""
+        """With its parents, each of which is durable. Not the archive itself: it was there."""
         missing = []
+        if not self._root.exists():
+            raise ArchiveError(f"the archive {self._root} is gone: is it mounted?")
         while not folder.exists():
             missing.append(folder)
             folder = folder.parent

@@ -8,8 +8,8 @@ from typing import Final
 
 from iggy_broker.archive.blocks import Table
 from iggy_broker.archive.finding import read_if_any
-from iggy_broker.archive.store import ArchiveStore
-from iggy_wire.archive import Life, Manifest, manifest_key, parse_key
+from iggy_broker.archive.store import ArchiveError, ArchiveStore
+from iggy_wire.archive import OWNER_KEY, Life, Manifest, manifest_key, parse_key
 from iggy_wire.archive_listing import Listing, Partition, Segment, folders, life_of, listing
 
 TABLES_MAX: Final = 256
@@ -52,7 +52,7 @@ class Found:
 
 
 def list_objects(store: ArchiveStore, partition: Partition, life: Life) -> Found:
-    """List them. ArchiveError."""
+    """List them. ArchiveError, also for an archive that is nobody's: its volume is not mounted."""
     sizes: dict[str, int] = {}
     keys: list[str] = []
     for folder in folders(partition, life):
@@ -63,6 +63,8 @@ def list_objects(store: ArchiveStore, partition: Partition, life: Life) -> Found
             continue
         sizes |= there
         keys += manifests
+    if not keys and store.size(OWNER_KEY) is None:
+        raise ArchiveError("the archive is empty, it has not even an owner: is it mounted?")
     return Found(sizes, tuple(keys))
 
 

@@ -17,7 +17,7 @@ from iggy_broker.storage.older import NotHere
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import RequestHeader
 
-WAIT_S_MAX: Final = 20.0
+WAIT_S_MAX: Final = 8.0
 """Of one poll. What it waited for goes on being fetched: the client asks again."""
 
 Poll = Callable[[], tuple[Sequence[Part], ReadTarget, messages.PollTail]]

@@ -44,5 +44,7 @@ def place(object_store: ObjectStore) -> BucketPlace:
 @pytest.fixture(params=["folder", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
     if request.param == "folder":
-        return FolderStore(tmp_path / "archive")
+        store = FolderStore(tmp_path / "archive")
+        store.check()
+        return store
     return BucketStore(request.getfixturevalue("place"))

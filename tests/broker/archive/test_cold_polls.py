@@ -16,6 +16,7 @@ from iggy_wire.archive import parse_key
 from iggy_wire.batch import Message
 from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import PollingStrategy
+from iggy_wire.sealing import Keyring, id_of
 
 READER = ConsumerKey(1, 7)
 
@@ -195,6 +196,16 @@ def test_an_archive_that_is_away_refuses_for_now_and_skips_nothing(cold: ColdTop
     assert cold.polled(PollingStrategy.offset(5), 1) == cold.sent[5:6], "and what is in memory"
 
 
+def test_an_archive_that_is_not_mounted_is_away(cold: ColdTopic) -> None:
+    objects = cold.store.objects
+    cold.store.objects = {}
+    with pytest.raises(Reject, match="is it mounted"):
+        cold.read_on()
+    cold.store.objects = objects
+    cold.clock.pass_s(1.1)
+    assert cold.read_on() == cold.sent
+
+
 def test_what_was_emptied_is_not_given_again(cold: ColdTopic) -> None:
     assert cold.read_on()
     cold.change(changes.PurgeTopic("s", "t"))
@@ -206,6 +217,23 @@ def test_what_was_emptied_is_not_given_again(cold: ColdTopic) -> None:
     assert cold.partition().log.first_offset > 100
     assert cold.read_on() == cold.sent
     assert {key.split("/")[3] for key in cold.store.objects} == {"0", "0.2-1"}
+
+
+def test_what_is_encrypted_is_given_to_who_has_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "READ_BYTES", 100_000)
+    key, other = bytes(32), bytes(range(32))
+    topic = ColdTopic(keys=Keyring(key=key))
+    topic.grow(60)
+    topic.forget()
+    assert topic.read_on() == topic.sent
+    topic.keys = Keyring([key], key=other)
+    topic.restart()
+    assert topic.read_on() == topic.sent
+    topic.keys = Keyring(key=other)
+    topic.restart()
+    with pytest.raises(Reject, match=id_of(key)) as refused:
+        topic.polled(PollingStrategy.first())
+    assert refused.value.code is ErrorCode.CANNOT_DECRYPT_DATA
 
 
 def test_many_who_want_the_same_make_one_read(
