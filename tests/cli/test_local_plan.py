@@ -1,6 +1,7 @@
 """What a laptop can and cannot do with resources, before anything runs."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,63 @@ def test_settings_of_a_broker_become_its_environment(tmp_path: Path) -> None:
         "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "2",
         "IGGY_SYSTEM_PARTITION_ENFORCE_FSYNC": "true",
     }
+
+
+ARCHIVE = "archiver: {kind: S3, s3: {bucket: abc, credentialsSecretName: keys}}, restoreFrom: {}"
+
+
+def test_a_brokers_archive_and_keys_are_those_of_its_document(tmp_path: Path) -> None:
+    spec = f"{{{ARCHIVE}, encryption: {{secretName: keys, key: accessKeyId}}}}"
+
+    made = plan(tmp_path, HEAD % ("IggyBroker", "iggy", spec), STREAM, KEYS)
+
+    name = "IGGY_DATA_MAINTENANCE_ARCHIVER_S3_"
+    assert made.broker_environment[f"{name}KEY_PREFIX"] == "default/iggy/"
+    assert made.broker_environment[f"{name}SECRET_ACCESS_KEY"] == "hidden"
+    assert made.broker_environment["IGGY_SYSTEM_ENCRYPTION_KEY_FILE"] == str(
+        tmp_path / "data/secrets/sinks/default/keys/accessKeyId"
+    )
+    assert [item.name for item in made.secrets] == ["keys"]
+    assert made.restore is not None
+    assert "s3://abc/default/iggy/" in made.restore.arguments
+    assert made.restore.environment == made.broker_environment
+    assert "hidden" not in str(made)
+
+
+def test_what_comes_from_elsewhere_has_a_login_of_its_own(tmp_path: Path) -> None:
+    source = "restoreFrom: {s3: {bucket: other, endpoint: 'http://s3:1', pathStyle: true}}"
+    spec = f"{{{ARCHIVE.partition(', restoreFrom')[0]}, {source}}}"
+
+    made = plan(tmp_path, HEAD % ("IggyBroker", "iggy", spec), STREAM, KEYS)
+
+    assert made.restore is not None
+    assert "--full" in made.restore.arguments
+    found = made.restore.environment
+    assert found["IGGY_DATA_MAINTENANCE_ARCHIVER_ENABLED"] == "false"
+    assert found["IGGY_DATA_MAINTENANCE_ARCHIVER_S3_ENDPOINT"] == "http://s3:1"
+    assert "hidden" not in found.values()
+
+
+@pytest.mark.parametrize(
+    ("spec", "secret", "words"),
+    [
+        (ARCHIVE, "", "spec.archiver.s3.credentialsSecretName: there is no Secret keys"),
+        (ARCHIVE, SECRET % "accessKeyId: mine", "Secret keys lacks secretAccessKey"),
+        (
+            "encryption: {secretName: keys}",
+            KEYS,
+            "spec.encryption.secretName: Secret",
+        ),
+        ("restoreFrom: {s3: {bucket: abc}, full: false}", KEYS, "spec.restoreFrom.full: only the"),
+    ],
+)
+def test_what_a_brokers_document_lacks_is_told(
+    tmp_path: Path, spec: str, secret: str, words: str
+) -> None:
+    documents = [HEAD % ("IggyBroker", "iggy", f"{{{spec}}}"), STREAM]
+
+    with pytest.raises(DocumentErrors, match=re.escape(words)):
+        plan(tmp_path, *documents, *([secret] if secret else []))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from iggykube.local.jobs import PASSWORD_VARIABLE, USERNAME_VARIABLE
 from iggykube.local.leftovers import end_leftovers, remember
 from iggykube.local.numbers import Numbers
 from iggykube.local.plan import JobPlan, LocalPlan, TopicPlan, broker_variables, make_plan
+from iggykube.local.restoring import restore
 from iggykube.local.secrets import write_secrets
 from iggykube.local.sinks import SinkProcess
 from iggykube.local.snapshot import Snapshot, StreamRow, TopicRow, encode
@@ -133,6 +134,8 @@ class LocalInstance:
         self._plan = make_plan(self._resources, self.folders, self._ports)
         variables = broker_variables(self.folders, self._ports, self.password)
         environment = variables | dict(plan.broker_environment)
+        if plan.restore is not None:
+            self.tell(*restore(self.folders, variables, plan.restore, should_stop))
         self._broker = BrokerProcess(self.folders, self._ports, environment)
         remember(self.folders, self._pids())
         self._broker.wait_ready(should_stop)

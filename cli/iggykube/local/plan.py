@@ -8,6 +8,12 @@ from iggy_operator.documents import DocumentErrors
 from iggy_operator.launchers.secrets import mounted
 from iggy_operator.resources import Connector, Resources, Stream, Topic
 from iggy_operator.secret_documents import Secret
+from iggykube.local.broker_settings import (
+    RestorePlan,
+    broker_settings,
+    named_secrets,
+    restore_plan,
+)
 from iggykube.local.folders import ROOT_USERNAME, Folders, Ports
 from iggykube.local.jobs import job_file
 from iggykube.local.places import connector_places, own_connectors
@@ -48,12 +54,15 @@ class TopicPlan:
 class LocalPlan:
     """Everything that should run."""
 
-    broker_environment: Mapping[str, str]
+    broker_environment: Mapping[str, str] = field(repr=False)
+    """May hold logins."""
     streams: tuple[Stream, ...]
     topics: tuple[TopicPlan, ...]
     notes: tuple[str, ...]
     secrets: tuple[Secret, ...] = field(default=(), repr=False)
-    """Those that sinks and sources name: they become folders."""
+    """Those that the broker, sinks and sources name: they become folders."""
+    restore: RestorePlan | None = None
+    """What an empty broker's directory is filled from."""
 
     @property
     def jobs(self) -> tuple[JobPlan, ...]:
@@ -76,11 +85,12 @@ def make_plan(resources: Resources, folders: Folders, ports: Ports) -> LocalPlan
         )
         topics.append(TopicPlan(topic, streams[topic.stream], jobs))
     return LocalPlan(
-        broker_environment=_broker_environment(resources),
+        broker_environment=_broker_environment(resources, folders),
         streams=resources.streams,
         topics=tuple(topics),
         notes=tuple(_notes(resources)),
         secrets=tuple(_named_secrets(resources)),
+        restore=_restore(resources, folders),
     )
 
 
@@ -101,13 +111,23 @@ def broker_variables(folders: Folders, ports: Ports, password: str) -> dict[str,
     }
 
 
-def _broker_environment(resources: Resources) -> dict[str, str]:
+def _restore(resources: Resources, folders: Folders) -> RestorePlan | None:
+    found = (restore_plan(one, folders, _secrets(resources)) for one in resources.brokers)
+    return next(filter(None, found), None)
+
+
+def _secrets(resources: Resources) -> Mapping[tuple[str, str], Secret]:
+    return {(item.namespace, item.name): item for item in resources.secrets}
+
+
+def _broker_environment(resources: Resources, folders: Folders) -> dict[str, str]:
     environment: dict[str, str] = {}
     for broker in resources.brokers:
         if broker.shards_count is not None:
             environment["IGGY_SYSTEM_SHARDING_CPU_ALLOCATION"] = str(broker.shards_count)
         for key, value in broker.config.items():
             environment["IGGY_" + key.upper().replace(".", "_")] = value
+        environment |= broker_settings(broker, folders, _secrets(resources))
     return environment
 
 
@@ -128,7 +148,10 @@ def _notes(resources: Resources) -> Iterator[str]:
 
 
 def _named_secrets(resources: Resources) -> Iterator[Secret]:
-    """Those of the files that sinks and sources name, each once."""
+    """Those of the files that somebody names, each once."""
     connectors = [place.connector for place in connector_places(resources)]
     named = {(one.key.namespace, item.name) for one in connectors for item in mounted(one)}
+    named |= {
+        (one.key.namespace, item.name) for one in resources.brokers for item in named_secrets(one)
+    }
     yield from (item for item in resources.secrets if (item.namespace, item.name) in named)

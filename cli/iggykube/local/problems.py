@@ -12,6 +12,7 @@ from iggy_operator.documents import Document, FileProblem
 from iggy_operator.launchers.secrets import block_name, mounted
 from iggy_operator.resources import Connector, Key, Resources
 from iggy_operator.validation import FieldPath, suggestion
+from iggykube.local.broker_settings import setting_problems
 from iggykube.local.folders import Folders, Ports
 from iggykube.local.jobs import PATH_TYPES, is_address, job_file
 from iggykube.local.places import (
@@ -30,6 +31,7 @@ def all_problems(resources: Resources, folders: Folders) -> list[FileProblem]:
         *reference_problems(resources),
         *secret_problems(resources),
         *_broker_problems(resources),
+        *setting_problems(resources),
         *_name_problems(resources),
         *_path_problems(connector_places(resources), folders),
         *job_problems(resources, folders, runs_here=True),

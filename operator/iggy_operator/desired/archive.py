@@ -173,14 +173,17 @@ def reads_own(broker: Broker) -> bool:
     return place is not None and place == archive_place(broker)
 
 
-def restore_command(broker: Broker) -> list[str]:
-    """The program and its arguments: nothing secret is in them."""
+def restore_command(broker: Broker, *, folder: str = "", summary: str = SUMMARY) -> list[str]:
+    """The program and its arguments: nothing secret is in them.
+
+    `folder`: of an archive on a disk, where that is no pod.
+    """
     place = restore_place(broker)
     assert place is not None, "the schema asks for a place"
     is_own = reads_own(broker)
-    folder = ARCHIVE_FOLDER if is_own else RESTORE_FOLDER
+    folder = folder or (ARCHIVE_FOLDER if is_own else RESTORE_FOLDER)
     where = str(place) if place.store[0] == "S3" else folder
-    command = ["iggy-broker", "restore", "--from", where, "--if-empty", "--summary", SUMMARY]
+    command = ["iggy-broker", "restore", "--from", where, "--if-empty", "--summary", summary]
     if is_own:  # a new broker has nothing in it
         command.append("--allow-new")
     # Only the archiver's own archive is read later on.

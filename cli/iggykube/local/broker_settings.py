@@ -1,0 +1,121 @@
+"""What a broker's document says about archive, restore and keys, for the broker of this machine.
+
+The same settings as in a cluster. In place of a claim there is a folder, and Secrets stand in the
+files: those of a bucket go into the broker's environment, keys of messages become files. Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from iggy_operator.desired.archive import (
+    LOGIN_KEYS,
+    Place,
+    archive_place,
+    archive_problems,
+    archiver_login,
+    archiver_settings,
+    restore_command,
+    restore_place,
+    restore_settings,
+)
+from iggy_operator.desired.encryption import encryption_settings, key_names
+from iggy_operator.documents import FileProblem
+from iggy_operator.resources import Broker, Resources
+from iggy_operator.secret_documents import Secret
+from iggykube.local.folders import Folders
+from iggykube.local.places import document_of
+
+Secrets = Mapping[tuple[str, str], Secret]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A Secret that a broker names."""
+
+    field: tuple[str, ...]
+    name: str
+    keys: tuple[str, ...]
+
+
+def named_secrets(broker: Broker) -> Iterator[Named]:
+    """All of them."""
+    for block in (("archiver", "s3"), ("restoreFrom", "s3")):
+        part = broker.spec.get(block[0], {}).get(block[1], {})
+        if name := part.get("credentialsSecretName"):
+            yield Named((*block, "credentialsSecretName"), name, LOGIN_KEYS)
+    if keys := key_names(broker):
+        yield Named(("encryption", "secretName"), broker.spec["encryption"]["secretName"], keys)
+
+
+def setting_problems(resources: Resources) -> Iterator[FileProblem]:
+    """What of it cannot be had, at its place."""
+    known = {(item.namespace, item.name): item for item in resources.secrets}
+    for broker in resources.brokers:
+        document = document_of(resources, "IggyBroker", broker.key)
+        for text in archive_problems(broker):
+            field, _, message = text.partition(": ")
+            yield document.problem(("spec", *field.split(".")), message)
+        for item in named_secrets(broker):
+            secret = known.get((broker.key.namespace, item.name))
+            if secret is None:
+                text = f"there is no Secret {item.name}: add one of kind Secret to the files"
+                yield document.problem(("spec", *item.field), text)
+            elif missing := sorted(set(item.keys) - set(secret.values)):
+                text = f"Secret {item.name} lacks {', '.join(missing)}: add what is missing"
+                yield document.problem(("spec", *item.field), text)
+
+
+def archive_folder(place: Place, folders: Folders) -> Path:
+    """In place of a claim's volume."""
+    _, namespace, claim = place.store
+    return folders.claims / namespace / claim / "archive"
+
+
+def broker_settings(broker: Broker, folders: Folders, secrets: Secrets) -> dict[str, str]:
+    """By environment variable, with logins."""
+    place = archive_place(broker)
+    folder = "" if place is None else str(archive_folder(place, folders))
+    secret = broker.spec.get("encryption", {}).get("secretName", "")
+    return {
+        **archiver_settings(broker, folder=folder),
+        **_resolved(archiver_login(broker), broker, secrets),
+        **encryption_settings(broker, str(folders.secret(broker.key.namespace, secret))),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What fills an empty data directory before the broker starts."""
+
+    arguments: tuple[str, ...]
+    """Of `iggy-broker`."""
+    environment: Mapping[str, str] = field(repr=False)
+    """In place of the broker's own settings of its archive."""
+    summary: Path
+    """Where it says what came back."""
+
+
+def restore_plan(broker: Broker, folders: Folders, secrets: Secrets) -> RestorePlan | None:
+    """None: an empty directory stays empty."""
+    if (place := restore_place(broker)) is None:
+        return None
+    folder = str(archive_folder(place, folders))
+    summary = folders.run / "restored.json"
+    _, *arguments = restore_command(broker, folder=folder, summary=str(summary))
+    values, login = restore_settings(broker)
+    own_login = archiver_login(broker)
+    own = broker_settings(broker, folders, secrets)
+    kept = {name: value for name, value in own.items() if name not in own_login}
+    environment = {**kept, **values, **_resolved(login, broker, secrets)}
+    return RestorePlan(tuple(arguments), environment, summary)
+
+
+def _resolved(
+    login: Mapping[str, tuple[str, str]], broker: Broker, secrets: Secrets
+) -> dict[str, str]:
+    namespace = broker.key.namespace
+    return {
+        variable: secrets[namespace, name].values[key].decode().strip()
+        for variable, (name, key) in login.items()
+    }
