@@ -19,7 +19,6 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -67,8 +66,6 @@ logger = logging.getLogger(__name__)
 
 STOP_GRACE_S: Final = 10.0  # beyond the drain time, for syncing and markers; then shards are killed
 LINK_BUFFER_BYTES: Final = 4 * 1024 * 1024  # wished for each direction; the system may give less
-LOCK_WAIT_S: Final = 2.0  # the shards of a killed broker need a moment to follow their supervisor
-_LOCK_STEP_S: Final = 0.05
 _READY_STEP_S: Final = 0.01
 _NOTE_STEP_S: Final = 1.0  # a full disk had no room for the file with the settings in force
 CANNOT_START: Final = (
@@ -98,7 +95,7 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # whoever stops a start gets a clean stop
     _introduce(config)
     keys = _keys(config)
-    lock = _lock(config.system.path)
+    lock = DirectoryLock.acquire_soon(str(config.system.path))
     if fresh:
         empty_directory(RealDisk(), str(config.system.path))
         logs.warn(logs.Note("directory_emptied", f"{config.system.path}: emptied, as was asked"))
@@ -144,18 +141,6 @@ def _keys(config: Config) -> Keyring:
         told = event("encryption", key_id=keys.key_id, keys=len(keys.ids))
         logger.info("= messages are encrypted with key %s", keys.key_id, extra=told)
     return keys
-
-
-def _lock(root: Path) -> DirectoryLock:
-    root.mkdir(mode=0o750, parents=True, exist_ok=True)
-    deadline = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            return DirectoryLock.acquire(str(root))
-        except DirectoryLockedError:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(_LOCK_STEP_S)
 
 
 def recover(config: Config, disk: Disk, clock: Clock) -> tuple[State, Journal]:

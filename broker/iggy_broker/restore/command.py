@@ -167,8 +167,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(config: Config, root: str, options: argparse.Namespace) -> int:
     store, where, is_ours = _archive(config, options)
-    Path(root).mkdir(mode=0o750, parents=True, exist_ok=True)
-    lock = DirectoryLock.acquire(root)
+    lock = DirectoryLock.acquire_soon(root)
     try:
         wishes = Wishes(
             where,

@@ -7,6 +7,8 @@ import socket
 import time
 
 LOCK_FILE = "lock"
+LOCK_WAIT_S = 2.0  # the shards of a killed broker need a moment to follow their supervisor
+_LOCK_STEP_S = 0.05
 _HOLDER_BYTES_MAX = 500
 
 
@@ -47,6 +49,19 @@ class DirectoryLock:
             os.ftruncate(fd, 0)
             os.pwrite(fd, holder.encode(), 0)
         return cls(fd)
+
+    @classmethod
+    def acquire_soon(cls, root: str) -> "DirectoryLock":
+        """The same for a folder that may be missing, and after `LOCK_WAIT_S` at most."""
+        os.makedirs(root, mode=0o750, exist_ok=True)
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                return cls.acquire(root)
+            except DirectoryLockedError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_LOCK_STEP_S)
 
     def release(self) -> None:
         """Give the directory free."""
