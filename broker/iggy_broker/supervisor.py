@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import msgspec
