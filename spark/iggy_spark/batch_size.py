@@ -58,9 +58,15 @@ class BatchSize:
             for number, amount in state.kept.items()
         }
         backlog = found.backlog
-        # The size of all that a partition holds is known for nothing.
+        # The size of all that a partition holds is known for nothing, unless some is elsewhere.
         there = sum(kept[place].size_bytes for place in backlog if place in kept)
-        if not bytes_max or there <= bytes_max or sum(backlog.values()) * LARGE_BYTES <= bytes_max:
+        is_all = all(
+            waiting <= kept.get(place, Kept(waiting, 0)).messages
+            for place, waiting in backlog.items()
+        )
+        if not bytes_max or (is_all and there <= bytes_max):
+            return rows_max
+        if sum(backlog.values()) * LARGE_BYTES <= bytes_max:
             return rows_max
         return self._rows_within(found, kept, rows_max, bytes_max)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from iggy_spark import arrow, decode
 from iggy_spark.errors import BadPayload
-from iggy_spark.fetch import RangeFetch
+from iggy_spark.joined_fetch import fetch_of
 from iggy_spark.messages import Messages
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.options import ReadOptions
@@ -26,14 +26,14 @@ def record_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Rec
 
     Raises:
         BadPayload: a payload cannot be decoded and `onDecodeError` is `fail`.
-        IggySparkError: as `RangeFetch`.
+        IggySparkError: as `Fetch`.
     """
     decoder = decode.build(options.payload)
     if not {"value", "error"} & set(options.columns) and not _drops(options):
         decoder = None
     form = arrow.arrow_schema(options)
     skipped = _Skipped()
-    for columns in RangeFetch(options, wanted):
+    for columns in fetch_of(options, wanted):
         decoded: dict[str, pa.Array] = {}
         rows: pa.Array | None = None
         if decoder is not None:

@@ -79,6 +79,10 @@ class CorruptReply(IggySparkError):
     """The broker's bytes fail their checksum or do not tile."""
 
 
+class ArchiveUnreadable(IggySparkError):
+    """The archive does not answer, or says no, or holds what this version cannot read."""
+
+
 class SinkError(IggySparkError):
     """The target of a sink cannot be written, or the system of a source not be read; the message
     names it.
@@ -108,6 +112,7 @@ _TYPES: dict[str, type[IggySparkError]] = {
         TooManyBadRecords,
         BadRow,
         CorruptReply,
+        ArchiveUnreadable,
         SinkError,
         SparkNotStarted,
         Fenced,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 import numpy as np
@@ -23,6 +23,9 @@ FIRST_POLL_MESSAGES = 500  # before the size of a message is known
 TAIL_GRACE_S = 2.0  # how long a partition may look shorter than planned before that is a loss
 PAUSE_S = 0.02  # between polls of an end that is written but not yet shown
 
+Elsewhere = Callable[[int, int], Iterable[Columns]]
+"""Messages that the broker has no more, by first and exclusive end."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -36,9 +39,12 @@ class RangeFetch:
         BrokerUnavailable: the broker or the end of the range did not come in time.
     """
 
-    def __init__(self, options: ReadOptions, wanted: OffsetRange) -> None:
-        """Nothing is asked before the first iteration."""
+    def __init__(
+        self, options: ReadOptions, wanted: OffsetRange, *, elsewhere: Elsewhere | None = None
+    ) -> None:
+        """Nothing is asked before the first iteration. `elsewhere` says itself what is lost."""
         self._options = options
+        self._elsewhere = elsewhere or self._lost
         self._wanted = self.wanted = wanted
         self._connection = Connection(options)
         self._count = min(FIRST_POLL_MESSAGES, options.fetch_messages)
@@ -57,6 +63,8 @@ class RangeFetch:
 
     def _in_order(self, ahead: Executor) -> Iterator[Columns]:
         at, end = self._wanted.first, self._wanted.end
+        if at >= end:
+            return
         waiting_since: float | None = None
         coming = ahead.submit(self._poll, at)
         while at < end:
@@ -64,8 +72,12 @@ class RangeFetch:
             if polled.count:
                 waiting_since = None
                 columns = self._columns(polled.region)
-                at = self._checked(columns, at) + 1
+                first, last = self._checked(columns, at)
                 self._learn(len(polled.region), polled.count)
+                if first > at:
+                    # Iggy protocol 0.11: a poll below the oldest message silently starts there.
+                    yield from self._elsewhere(at, first)
+                at = last + 1
             else:
                 now = time.monotonic()
                 waiting_since = waiting_since or now
@@ -90,8 +102,8 @@ class RangeFetch:
                 f"{self._where()}: the broker's bytes are broken: {error}"
             ) from error
 
-    def _checked(self, columns: Columns, at: int) -> int:
-        """Last offset that a reply to a poll at `at` settles; nothing in it is out of place."""
+    def _checked(self, columns: Columns, at: int) -> tuple[int, int]:
+        """First and last offset of a reply to a poll at `at`; nothing in it is out of place."""
         end = self._wanted.end
         offsets = np.frombuffer(columns.offsets, dtype=np.int64)
         # Without a message below the end, all that was asked for is gone.
@@ -101,19 +113,14 @@ class RangeFetch:
                 f"{self._where()}: asked for offset {at}, the reply has {columns.count} messages "
                 f"from {first} to {last}"
             )
-        if first > at:
-            # Iggy protocol 0.11: a poll below the oldest message silently starts at that one.
-            self._lose(at, first)
-        return last
+        return first, last
+
+    def _lost(self, first: int, end: int) -> Iterable[Columns]:
+        self._lose(first, end)
+        return ()
 
     def _lose(self, first: int, end: int) -> None:
-        lost = f"{self._where()}: offsets {first}\u2013{end - 1} ({end - first} messages) are gone"
-        if self._options.fail_on_data_loss:
-            raise DataLoss(
-                f"{lost}, the earliest is {end}; set failOnDataLoss=false to go on without them"
-            )
-        _log.warning("%s; going on behind them", lost)
-        self.lost += end - first
+        self.lost += lose(self._options, self._wanted.partition, first, end)
 
     def _gone(self, at: int, current_offset: int, waited_s: float) -> bool:
         """Whether the rest of the range will not come: the partition ends below the plan."""
@@ -145,3 +152,21 @@ class RangeFetch:
 
     def _where(self) -> str:
         return f"{self._options.topic_name} partition {self._wanted.partition}"
+
+
+def lose(options: ReadOptions, partition: int, first: int, end: int, *, nor: str = "") -> int:
+    """Messages are gone, from `first` on, below `end`; how many. `nor`: who else lacks them.
+
+    Raises:
+        DataLoss: `failOnDataLoss` is true.
+    """
+    lost = (
+        f"{options.topic_name} partition {partition}: offsets {first}\u2013{end - 1} "
+        f"({end - first} messages) are gone"
+    )
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{lost}{nor}, the earliest is {end}; set failOnDataLoss=false to go on without them"
+        )
+    _log.warning("%s%s; going on behind them", lost, nor)
+    return end - first

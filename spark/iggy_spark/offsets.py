@@ -47,7 +47,7 @@ class TopicState:
     """What the broker says about a topic: per partition the end, one past the last message."""
 
     name: str  # "stream/topic"
-    incarnation: Incarnation
+    incarnation: Incarnation | str  # a text where it is the archive's
     ends: Mapping[int, int]
     kept: Mapping[int, Kept] = field(default_factory=dict)
     expiry_us: int | None = None  # how long messages are kept; None: for ever, or not told

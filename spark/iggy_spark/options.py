@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from iggy_spark import archive_options, points, selection
 from iggy_spark import option_values as values_of
-from iggy_spark import points, selection
+from iggy_spark.archive_options import ArchiveOptions
 from iggy_spark.errors import OptionError
 from iggy_spark.login import CLIENT_NAME_DEFAULT, Login, parse_login
 from iggy_spark.payload import FORMATS, ON_ERROR, OPTION_NAMES, Payload
@@ -62,6 +63,12 @@ class ReadOptions:
     state_location: str | None
     unsafe_moving_start: bool
     filter_pushdown: bool
+    archive: ArchiveOptions | None = None
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether there is a broker to be asked."""
+        return self.archive is None or not self.archive.is_all
 
     @property
     def stream(self) -> str:
@@ -159,17 +166,16 @@ _TABLE = (
     _Option("stateLocation", values_of.text, mode="stream"),
     _Option("unsafeMovingStart", values_of.boolean, False, mode="stream"),
     _Option("filterPushdown", values_of.boolean, False, mode="batch"),
+    _Option("archivePath", values_of.text),
+    _Option("archiveMode", values_of.word(*archive_options.MODES), "auto"),
+    _Option("archive.endpoint", values_of.text),
+    _Option("archive.region", values_of.text),
+    _Option("archive.pathStyle", values_of.boolean),
+    _Option("archive.credentialsPath", values_of.text),
+    _Option("archive.keysPath", values_of.text),
+    _Option("archive.incarnation", archive_options.life),
 )
 _NAMES = {option.name.lower(): option.name for option in _TABLE}
-
-# Named so that the error can say "not in this version" instead of "unknown".
-_PLANNED = frozenset(
-    name.lower()
-    for name in (
-        "archivePath", "archiveMode", "archive.endpoint", "archive.region", "archive.pathStyle",
-        "archive.credentialsPath",
-    )
-)  # fmt: skip
 
 
 def check_names(raw: Mapping[str, str]) -> None:
@@ -179,12 +185,8 @@ def check_names(raw: Mapping[str, str]) -> None:
         OptionError: the message holds the unknown name and the nearest known one.
     """
     for name in raw:
-        key = name.lower()
-        if key in _PLANNED:
-            raise OptionError(f"{name} is planned but not in this version: leave it out")
-        if key in _NAMES:
-            continue
-        raise values_of.unknown(name, _NAMES, of="format iggy")
+        if name.lower() not in _NAMES:
+            raise values_of.unknown(name, _NAMES, of="format iggy")
 
 
 def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
@@ -203,12 +205,16 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
             raise OptionError(
                 f"{option.name} works in {option.mode} reads only: leave it out of this {mode} read"
             )
-    if values["servers"] is None:
+    archive = archive_options.parse(values)
+    asks_broker = archive is None or not archive.is_all
+    if values["servers"] is None and asks_broker:
         raise OptionError('servers is missing: add .option("servers", …)')
     chosen = selection.parse(values)
+    if archive is not None and archive.life is not None and chosen.only is None:
+        raise OptionError("archive.incarnation is of one topic: select it with stream and topic")
     return ReadOptions(
-        servers=values["servers"],
-        login=parse_login(values),
+        servers=values["servers"] if asks_broker else (),
+        login=parse_login(values) if asks_broker else Login(None, None, None),
         selection=chosen,
         starting=points.starting(values, chosen, mode),
         ending=points.ending(values, chosen),
@@ -240,6 +246,7 @@ def parse(raw: Mapping[str, str], *, mode: str | None) -> ReadOptions:
         state_location=values["stateLocation"],
         unsafe_moving_start=values["unsafeMovingStart"],
         filter_pushdown=values["filterPushdown"],
+        archive=archive,
     )
 
 

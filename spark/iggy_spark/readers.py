@@ -16,13 +16,13 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from iggy_spark import offsets, pushdown, starts, worker_memory
+from iggy_spark import archive_lives, archive_places, offsets, pushdown, starts, worker_memory
 from iggy_spark.batch_size import BatchSize
 from iggy_spark.batches import record_batches
 from iggy_spark.errors import BrokerUnavailable, OptionError
 from iggy_spark.first_start import FirstStart
 from iggy_spark.mirror import Mirrors
-from iggy_spark.offsets import OffsetRange, Offsets, QueryOffsets, TopicState
+from iggy_spark.offsets import OffsetRange, Offsets, QueryOffsets, Task, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_spark.retention import RetentionWatch
 from iggy_spark.selection import TopicName
@@ -53,9 +53,18 @@ class RangeReader:
         self._options = options
         self._topics = Topics(options)
 
-    def _tasks(self, start: QueryOffsets, end: QueryOffsets) -> list[InputPartition]:
+    def _tasks(
+        self, start: QueryOffsets, end: QueryOffsets, *, by_segments: bool
+    ) -> list[InputPartition]:
         tasks = offsets.plan_tasks(start, end, partitions_min=self._options.min_partitions)
-        return [RangePartition(self._topics.name(task.topic), task.wanted) for task in tasks]
+        return [
+            RangePartition(self._topics.name(task.topic), wanted)
+            for task in tasks
+            for wanted in (self._split(task) if by_segments else [task.wanted])
+        ]
+
+    def _split(self, task: Task) -> list[OffsetRange]:
+        return archive_places.split(self._topics.connection(task.topic), task.wanted)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one range, in offset order."""
@@ -69,7 +78,7 @@ class IggyBatchReader(RangeReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks between where the topics start and where they end now."""
-        return self._tasks(*self._span())
+        return self._tasks(*self._span(), by_segments=True)
 
     def _span(self) -> tuple[QueryOffsets, QueryOffsets]:
         found = self._topics.look()
@@ -202,7 +211,8 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
             replaced=replaced,
         )
         self._tell(advance.notes)
-        self._retention.look(advance.start, found)
+        if self._options.has_broker:
+            self._retention.look(advance.start, found)
         waiting = sum(advance.backlog.values())
         if not self._available_now and self._size.holds_back(waiting):
             return start
@@ -224,7 +234,10 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
                 offsets.lose(name, lost, fail=self._options.fail_on_data_loss)
         # A replay is the first thing that a restarted query does: another must not be at it.
         self._mirrors.join(until)
-        return self._tasks(QueryOffsets.from_json(start), until)
+        # Where a broker is asked, the tasks see themselves what is in an archive: a replay has the
+        # same ones.
+        by_segments = not self._options.has_broker
+        return self._tasks(QueryOffsets.from_json(start), until, by_segments=by_segments)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark calls this one batch late and never for the last one: mirror all the same."""
@@ -237,6 +250,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
     def _checked(self, value: dict[str, Any]) -> QueryOffsets:
         found = QueryOffsets.from_json(value)
         self._options.selection.check(found)
+        archive_lives.check_origin(found, is_archive=not self._options.has_broker)
         return found
 
     def _tell(self, notes: tuple[str, ...]) -> None:

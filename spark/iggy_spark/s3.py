@@ -134,10 +134,13 @@ class Bucket:
             return True
         return False
 
-    def get(self, key: str) -> bytes | None:
-        """An object's bytes; None if there is none. Raises StoreError."""
+    def get(self, key: str, *, first: int = 0, size: int | None = None) -> bytes | None:
+        """An object's bytes, or at most `size` of them from byte `first` on, which it has; None if
+        there is none. Raises StoreError.
+        """
+        span = {} if size is None else {"Range": f"bytes={first}-{first + size - 1}"}
         with self._asking() as client, _expecting(_GONE):
-            return bytes(client.get_object(**self._named(key))["Body"].read())
+            return bytes(client.get_object(**self._named(key), **span)["Body"].read())
         return None
 
     def exists(self, key: str) -> bool:

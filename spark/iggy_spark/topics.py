@@ -1,4 +1,4 @@
-"""The topics of a query at the broker: which there are, and how far each goes."""
+"""The topics of a query, at the broker or in an archive: which there are, how far each goes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from iggy_spark.connections import Calls, Connection, topic_names
+from iggy_spark import archive_places
+from iggy_spark.connections import Calls, Connection
 from iggy_spark.errors import BrokerRefused
 from iggy_spark.offsets import TopicState
 from iggy_spark.options import ReadOptions
@@ -65,19 +66,21 @@ class Topics:
         """For questions about one of the topics."""
         found = self._connections.get(topic)
         if found is None:
-            found = Connection(self._options.for_topic(self.name(topic)))
+            found = archive_places.connection(self._options.for_topic(self.name(topic)))
             self._connections[topic] = found
         return found
 
     @property
     def link(self) -> object | None:
-        """The process's connection, which all topics share; see `Calls.link`."""
-        return Calls(self._options).link
+        """The process's connection, which all topics share; see `Calls.link`. An archive that is
+        read alone is always the same.
+        """
+        return Calls(self._options).link if self._options.has_broker else self
 
     def _find(self) -> None:
         matching = [
             name
-            for name in topic_names(self._options)
+            for name in archive_places.topic_names(self._options)
             if self._options.selection.matches(str(name))
         ]
         self._names = {str(name): name for name in distinct(matching, "subscribePattern")}

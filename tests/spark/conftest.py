@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from archived_shop import ArchivedShop, running_shop
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client
 from iggy_spark import connections, options, readers, session
@@ -63,6 +64,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     with running_object_store(tmp_path_factory.mktemp("store")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def in_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchivedShop]:
+    with running_shop(tmp_path_factory.mktemp("shop")) as shop:
+        yield shop
+    connections.close_all()
+
+
+@pytest.fixture(scope="session")
+def in_bucket(
+    tmp_path_factory: pytest.TempPathFactory, store: ObjectStore
+) -> Iterator[ArchivedShop]:
+    with running_shop(tmp_path_factory.mktemp("shop"), store) as shop:
+        yield shop
+    connections.close_all()
 
 
 @pytest.fixture(scope="session")

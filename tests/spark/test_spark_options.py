@@ -45,7 +45,7 @@ def test_the_password_is_in_no_representation() -> None:
     [
         ({"maxOffsetPerTrigger": "1"}, "maxOffsetPerTrigger is not.*did you mean maxOffsetsPerTri"),
         ({"path": "x"}, "path is not an option"),
-        ({"archiveMode": "only"}, "archiveMode is planned"),
+        ({"archiveMode": "only"}, "archiveMode=only needs archivePath"),
         ({"servers": "localhost"}, "servers='localhost' .*host:port"),
         ({"servers": "a:1,b:70000"}, "servers="),
         ({"stream": ""}, "stream="),

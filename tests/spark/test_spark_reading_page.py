@@ -81,7 +81,7 @@ def test_the_programs_of_the_page_run(spark: SparkSession, topic: "Topic", tmp_p
         Message(b'{"carrier": "AA", "dep_delay": %d}' % n, headers=headers) for n in range(100)
     ]
     topic.client.send(topic.stream, topic.name, Partitioning.partition(0), messages)
-    stream, header, filtered = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    stream, header, filtered, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     for name, here in (
         ("127.0.0.1:8090", topic.address),
         ("/etc/iggy", str(login)),
