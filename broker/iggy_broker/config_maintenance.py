@@ -13,6 +13,7 @@ from iggy_broker.config_values import SECOND_US, Secret
 DAY_US: Final = 24 * 3600 * SECOND_US
 DISK: Final = "disk"
 S3: Final = "s3"
+TREE: Final = "tree"
 ADDRESSING: Final = ("auto", "path", "virtual")
 _ARCHIVER: Final = "data_maintenance.archiver"
 
@@ -68,6 +69,13 @@ class Scrub(Section, frozen=True):
             show=values.show_size,
         ),
     ] = 4 << 20
+
+
+def _layout(value: object) -> str:
+    """A parser of the name of a layout; there is one."""
+    if isinstance(value, str) and value.strip().lower() == TREE:
+        return TREE
+    raise ValueError("write tree: from another layout nobody here could restore or read")
 
 
 class ArchiverDisk(Section, frozen=True):
@@ -180,6 +188,14 @@ class Archiver(Section, frozen=True):
             aliases=("archiver.kind",),
         ),
     ] = DISK
+    layout: Annotated[
+        str,
+        Setting(
+            _layout,
+            "How objects are named: tree, as files of the data directory, so that a plain copy of "
+            "an archive is one. The flat layout of older versions of Iggy is refused.",
+        ),
+    ] = TREE
     archive_expired: Annotated[
         bool,
         flag(

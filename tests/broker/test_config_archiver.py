@@ -49,6 +49,7 @@ def read(tmp_path: Path, text: str = FILE, **environ: str) -> Archiver:
         ("S3_KEY_ID", "key", "s3.access_key_id", "key"),
         ("S3_SECRET_ACCESS_KEY", "hidden", "s3.secret_access_key", "hidden"),
         ("S3_KEY_SECRET", "hidden", "s3.secret_access_key", "hidden"),
+        ("LAYOUT", "Tree", "layout", "tree"),
     ],
 )
 def test_the_environment_wins(
@@ -66,6 +67,7 @@ def test_the_environment_wins(
         ("ENABLED", "1", "write true or false"),
         ("ENABLED", "yes", "write true or false"),
         ("KIND", "tape", "write one of disk, s3"),
+        ("LAYOUT", "flat", "write tree: from another layout nobody here could restore or read"),
         ("INTERVAL", "0", "write a duration above 0"),
         ("S3_ENDPOINT", "store:8333", "write an address like https://"),
     ],
