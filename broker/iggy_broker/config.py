@@ -8,6 +8,7 @@ a typo in a durability key must not go unseen.
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import re
 import textwrap
 import tomllib
@@ -98,7 +99,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Loaded:
     config: Config = build(Config, reading.values)
     if problem := config.problem:
         raise ConfigError(problem)
-    config = msgspec.structs.replace(config, root=_root(environ))
+    config = _without_quic(reading, msgspec.structs.replace(config, root=_root(environ)))
     return Loaded(config, tuple(reading.unknown + reading.warnings), source)
 
 
@@ -212,6 +213,17 @@ def _root(environ: Mapping[str, str]) -> Root:
     if len(password.encode()) not in PASSWORD_BYTES:
         raise ConfigError("IGGY_ROOT_PASSWORD: write 3 to 100 bytes")
     return Root(username=username, password=Secret(password))
+
+
+def _without_quic(reading: _Reading, config: Config) -> Config:
+    """Leave QUIC out where its library is missing, unless it was asked for: then ConfigError."""
+    if not config.quic.enabled or importlib.util.find_spec("aioquic") is not None:
+        return config
+    what = "the Python package aioquic is missing: pip install 'iggykube[quic]'"
+    if ("quic", "enabled") in reading.values:
+        raise ConfigError(f"quic.enabled = true: {what}")
+    reading.warnings.append(f"QUIC is not served: {what}, or write quic.enabled = false")
+    return msgspec.structs.replace(config, quic=msgspec.structs.replace(config.quic, enabled=False))
 
 
 def _value_of(config: Config, key: Key) -> Any:

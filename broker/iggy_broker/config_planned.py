@@ -13,9 +13,6 @@ _TLS: Final = "enabled self_signed cert_file key_file ca_file"
 _NAMES: Final[dict[str, str]] = {
     "tcp": "ipv6",
     "http": "web_ui",
-    "quic": "enabled address max_concurrent_bidi_streams initial_mtu send_window receive_window "
-    "stream_receive_window keep_alive_interval max_idle_timeout",
-    "quic.certificate": _TLS,
     "websocket": "read_buffer_size write_buffer_size max_write_buffer_size",
     "consumer_group": "rebalancing_check_interval",
     "telemetry": "enabled service_name",

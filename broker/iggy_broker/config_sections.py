@@ -23,7 +23,7 @@ from iggy_broker.config_data import (
 from iggy_broker.config_http import Http
 from iggy_broker.config_keys import Key, Section, Setting, keys_of
 from iggy_broker.config_maintenance import DataMaintenance
-from iggy_broker.config_transports import Tls, WebSocketSettings
+from iggy_broker.config_transports import Quic, Tls, WebSocketSettings
 from iggy_broker.config_values import SECOND_US, Address, Secret
 
 SHARDS_MAX: Final = 64  # a socket pair for every pair of shards
@@ -224,6 +224,7 @@ class Config(Section, frozen=True):
     """All settings."""
 
     tcp: Tcp = Tcp()
+    quic: Quic = Quic()
     websocket: WebSocketSettings = WebSocketSettings()
     http: Http = Http()
     monitoring: Monitoring = Monitoring()
@@ -244,6 +245,7 @@ class Config(Section, frozen=True):
             or self.system.encryption.problem
             or self.websocket.problem(self.message_bus.max_message_size_bytes)
             or self.http.problem
+            or self.quic.problem
         )
 
     def shards_count(self, cores: int) -> int:

@@ -21,6 +21,8 @@ SECOND_US: Final = 1_000_000
 UNLIMITED: Final = (1 << 64) - 1  # Iggy protocol 0.11: never expires, has no size limit
 SERVER_DEFAULT: Final = 0  # Iggy protocol 0.11: the same as not given
 PORT_MAX: Final = 0xFFFF
+MTU_BYTES_MIN: Final = 1200
+MTU_BYTES_MAX: Final = 0xFFFF
 FRAME_BYTES_MIN: Final = 1 << 10  # a login must fit
 FRAME_BYTES_MAX: Final = 1 << 30
 EXPIRY_US_MAX: Final = ((1 << 32) - 1) * SECOND_US  # what the official clients can express
@@ -290,6 +292,22 @@ def show_size(size_bytes: int) -> str:
         if size_bytes and size_bytes % 1024**power == 0:
             return f"{size_bytes // 1024**power} {unit}"
     return f"{size_bytes} B"
+
+
+def mtu(value: object) -> int:
+    """Bytes of a datagram of QUIC (RFC 9000, 14)."""
+    size_bytes = size(value)
+    if not MTU_BYTES_MIN <= size_bytes <= MTU_BYTES_MAX:
+        raise ValueError("write a size from 1200 to 65535 bytes")
+    return size_bytes
+
+
+def window(value: object) -> int:
+    """A window of QUIC: above 0, below 4 GiB."""
+    size_bytes = positive_size(value)
+    if size_bytes >= 1 << 32:
+        raise ValueError("write a size below 4 GiB")
+    return size_bytes
 
 
 def show_optional_size(size_bytes: int) -> str:

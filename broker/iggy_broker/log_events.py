@@ -42,6 +42,10 @@ EVENTS: Final[dict[str, Event]] = {
     "certificate_refused": Event(
         "New files of a certificate cannot be used; the one before stays.", limited=True
     ),
+    "quic_failed": Event(
+        "The library of QUIC failed on what a client sent; that connection was closed.",
+        limited=True,
+    ),
     # What recovery decides: `folder` is the partition's.
     "tail_cut": Event("A torn or damaged tail was cut off; the bytes are kept in `kept_path`."),
     "segment_set_aside": Event("A segment behind a hole or damage is out of the log, and kept."),

@@ -165,7 +165,13 @@ def _plans(broker: _Broker, state: State, log: Journal) -> tuple[list[Plan], Con
     config, count = broker.config, broker.shards_count
     monitoring = config.monitoring
     listeners = {
-        name: bind_all(address.host, address.port, count, key=f"{name}.address")
+        name: bind_all(
+            address.host,
+            address.port,
+            count,
+            key=f"{name}.address",
+            kind=socket.SOCK_DGRAM if name == "quic" else socket.SOCK_STREAM,
+        )
         for name, address in addresses_of(config).items()
     }
     ports: dict[str, int] = {name: all_[0].getsockname()[1] for name, all_ in listeners.items()}

@@ -84,6 +84,12 @@ class Surroundings:
         """Accept clients from now on; with TLS if there is a context."""
         return await listen(listener, protocol, context)
 
+    async def listen_to_datagrams(
+        self, listener: socket.socket, protocol: asyncio.DatagramProtocol
+    ) -> None:
+        """Take datagrams from now on; the protocol closes its transport."""
+        await self.loop.create_datagram_endpoint(lambda: protocol, sock=listener)
+
     def doors(self, edge: Edge, doors: dict[int, socket.socket]) -> Doors:
         """The ways for connections to other shards, closed yet."""
         return Doors(edge, doors, partial(connection_of, edge))

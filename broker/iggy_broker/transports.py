@@ -23,6 +23,7 @@ def modules_of(config: Config) -> list[str]:
     """What is to be imported for what is on."""
     wanted = {
         "iggy_broker.net.websocket": config.websocket.enabled,
+        "iggy_broker.net.quic": config.quic.enabled,
         "iggy_broker.net.http.server": config.http.enabled,
         "iggy_broker.net.monitoring": config.monitoring.enabled,
     }
@@ -61,6 +62,13 @@ async def open_transports(
             listeners["websocket"], lambda: WebSocket(edge, limits), contexts.get("websocket")
         )
         parts.callback(server.close)
+    if "quic" in listeners:
+        from iggy_broker.net.quic import QuicDoor
+
+        door = QuicDoor(edge, config.quic, certificates["quic"])
+        await around.listen_to_datagrams(listeners["quic"], door)
+        parts.callback(door.close)
+        parts.callback(edge.loop.create_task(door.keep_alive()).cancel)
     if http is not None:
         from iggy_broker.net.http.server import HttpServer
 

@@ -188,13 +188,13 @@ def test_an_unknown_key_is_a_warning_or_an_error_if_strict() -> None:
 
 
 def test_planned_keys_warn_only_if_they_ask_for_something() -> None:
-    text = '[quic]\nenabled = true\naddress = "0.0.0.0:8080"\n[websocket]\nenabled = false'
+    text = '[cluster]\nenabled = true\nname = "one"\n[tracing]\nenabled = false'
 
-    loaded = from_file(text, IGGY_WEBSOCKET_ENABLED="false", IGGY_TELEMETRY_ENABLED="true")
+    loaded = from_file(text, IGGY_TRACING_ENABLED="false", IGGY_TELEMETRY_ENABLED="true")
 
     assert [warning.split(": known")[0] for warning in loaded.warnings] == [
-        "broker.toml: quic.enabled",
-        "broker.toml: quic.address",
+        "broker.toml: cluster.enabled",
+        "broker.toml: cluster.name",
         "IGGY_TELEMETRY_ENABLED",
     ]
 

@@ -14,7 +14,7 @@ def ended(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     environment |= {
         "IGGY_HTTP_ADDRESS": any_port,
         "IGGY_WEBSOCKET_ADDRESS": any_port,
-        "IGGY_QUIC_ENABLED": "false",
+        "IGGY_QUIC_ADDRESS": any_port,
     }
     return subprocess.run(
         [sys.executable, "-m", "iggy_broker"],

@@ -18,7 +18,8 @@ from iggy_client.client import Client
 
 USERNAME = "iggy"
 PASSWORD = "secret-of-tests"
-TRANSPORTS = ("websocket", "http")  # off unless a test asks for them: many brokers run side by side
+# Off unless a test asks for them: many brokers run side by side.
+TRANSPORTS = ("websocket", "quic", "http")
 START_S = 30.0  # how long a broker may take, on a busy machine
 STOP_S = 30.0
 

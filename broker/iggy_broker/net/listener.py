@@ -23,6 +23,7 @@ from iggy_broker.storage.disk import OPEN_FILES_MAX
 
 BACKLOG: Final = 4096  # connections that wait for accept; asyncio's own default of 100 loses SYNs
 HANDSHAKE_S_MAX: Final = 10.0  # of TLS; then the connection is closed
+DATAGRAMS_BYTES: Final = 4 << 20  # wished for in each direction; the system may give less
 SHUTDOWN_S_MAX: Final = 2.0  # for the last words of a TLS connection
 SPARE_FILES: Final = 512  # descriptors for links, slow readers and moments; a quarter if few
 FILES_UNLIMITED: Final = 1 << 20  # as good as no limit: connections and logs have their own
@@ -32,18 +33,20 @@ class ListenError(Exception):
     """An address that cannot be listened on. The text says which and what to change."""
 
 
-def bind_all(host: str, port: int, count: int, *, key: str) -> list[socket.socket]:
+def bind_all(
+    host: str, port: int, count: int, *, key: str, kind: int = socket.SOCK_STREAM
+) -> list[socket.socket]:
     """`count` sockets bound to one address, not listening yet. `key` names the setting in errors.
 
-    Port 0 lets the system pick a port, the same for all.
+    Port 0 lets the system pick a port, the same for all. `kind`: SOCK_DGRAM for UDP.
     """
     family, address = _resolve(host, port, key=key)
     sockets: list[socket.socket] = []
     try:
         if port:
-            _probe(family, address)
+            _probe(family, address, kind)
         for _ in range(count):
-            sockets.append(_bound(family, address))
+            sockets.append(_bound(family, address, kind))
             address = (host, sockets[0].getsockname()[1], *address[2:])
     except OSError as error:
         for sock in sockets:
@@ -61,6 +64,8 @@ def addresses_of(config: Config) -> dict[str, Address]:
         found["websocket"] = config.websocket.address
     if config.http.enabled:
         found["http"] = config.http.address
+    if config.quic.enabled:
+        found["quic"] = config.quic.address
     return found
 
 
@@ -70,6 +75,7 @@ def tls_of(config: Config) -> dict[str, Tls]:
         "tcp": (config.tcp.enabled, config.tcp.tls),
         "websocket": (config.websocket.enabled, config.websocket.tls),
         "http": (config.http.enabled, config.http.tls),
+        "quic": (config.quic.enabled, config.quic.certificate.tls),
     }
     return {name: tls for name, (is_on, tls) in found.items() if is_on and tls.enabled}
 
@@ -130,18 +136,27 @@ def _resolve(host: str, port: int, *, key: str) -> tuple[int, tuple[object, ...]
     return found[0][0], found[0][4]
 
 
-def _probe(family: int, address: tuple[object, ...]) -> None:
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _probe(family: int, address: tuple[object, ...], kind: int) -> None:
+    with socket.socket(family, kind) as sock:
+        _reuse(sock)
         sock.bind(address)
 
 
-def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+def _reuse(sock: socket.socket) -> None:
+    """Bind beside connections that have ended. For UDP the same would let anybody in."""
+    if sock.type == socket.SOCK_STREAM:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+
+def _bound(family: int, address: tuple[object, ...], kind: int) -> socket.socket:
+    sock = socket.socket(family, kind)
     try:
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _reuse(sock)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if kind == socket.SOCK_DGRAM:
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                sock.setsockopt(socket.SOL_SOCKET, option, DATAGRAMS_BYTES)
         sock.bind(address)
     except OSError:
         sock.close()

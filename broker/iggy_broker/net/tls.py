@@ -12,7 +12,7 @@ import asyncio
 import datetime
 import logging
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +66,7 @@ class ListenerTls:
         self.name = name
         self.reloads = 0
         self.refusals = 0  # files that could not be used
+        self.on_changed: Callable[[], None] = lambda: None  # for who uses the files otherwise
         self._settings = settings
         self._root = root
         self._tells = tells
@@ -92,6 +93,7 @@ class ListenerTls:
                 logger.error("! the certificate before stays in use: %s", error, extra=told)
             return
         self.reloads += 1
+        self.on_changed()
         self._tell()
 
     def _read(self) -> tuple[Pair, Facts, ssl.SSLContext]:

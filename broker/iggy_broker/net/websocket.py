@@ -31,8 +31,7 @@ from iggy_broker.net.websocket_frames import (
     head_of,
 )
 from iggy_broker.net.websocket_upgrade import END, REQUEST_BYTES_MAX, UpgradeError, answer
-from iggy_broker.net.wrapped import WrappedOutbox
-from iggy_broker.storage.partition import FileRange
+from iggy_broker.net.wrapped import WrappedOutbox, size_of
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +59,8 @@ class _Messages:
 
     def send_parts(self, parts: Sequence[Part]) -> None:
         """Send one reply that is in pieces."""
-        sizes = (part.size_bytes if isinstance(part, FileRange) else len(part) for part in parts)
-        cast(Outbox, super()).send_parts([head_of(sum(sizes)), *parts])
+        head = head_of(sum(map(size_of, parts)))
+        cast(Outbox, super()).send_parts([head, *parts])
 
     def send_raw(self, data: bytes) -> None:
         """Send what is no reply: the handshake's answer, a control frame."""

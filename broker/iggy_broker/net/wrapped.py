@@ -10,7 +10,8 @@ import asyncio
 import os
 from typing import Final
 
-from iggy_broker.net.outbox import Direct, Outbox
+from iggy_broker.net.outbox import Direct, Outbox, Part
+from iggy_broker.storage.partition import FileRange
 
 PIECE_BYTES: Final = 64 * 1024  # given to the transport at once
 QUEUE_BYTES: Final = 64 * 1024  # queued in the transport: then it is clogged; what TLS adds is more
@@ -68,6 +69,11 @@ class _Through:
 
     def detach(self) -> int:
         return -1
+
+
+def size_of(part: Part) -> int:
+    """Bytes of a piece of a reply."""
+    return part.size_bytes if isinstance(part, FileRange) else len(part)
 
 
 def outbox_class(transport: asyncio.Transport) -> type[Outbox]:

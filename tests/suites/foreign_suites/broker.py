@@ -16,7 +16,7 @@ from broker_process import BrokerProcess
 from foreign_suites.results import Outcome, Result
 
 TCP_PORT = 8090
-OTHER_PORTS = {"http": 3000, "websocket": 8092}
+OTHER_PORTS = {"http": 3000, "quic": 8080, "websocket": 8092}
 USERNAME = PASSWORD = "iggy"  # written into the suites, like the port
 _WATCH_S = 0.5
 

@@ -55,6 +55,7 @@ def small_config(policy: str) -> Config:
         config,
         consumer_group=replace(config.consumer_group, rebalancing_timeout_us=400_000),
         monitoring=replace(config.monitoring, enabled=False),
+        quic=replace(config.quic, enabled=False),
         websocket=replace(config.websocket, enabled=False),
         data_maintenance=maintenance,
         metadata=replace(config.metadata, journal_slots=12),

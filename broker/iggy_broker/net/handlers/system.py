@@ -47,7 +47,8 @@ async def get_cluster_metadata(context: Context, request: requests.GetClusterMet
     if tcp.advertised_address:
         host, told_port = reached(tcp.advertised_address)
         port = told_port or port
-    node = replies.Node(NODE_NAME, host, tcp_port=port, http_port=services.ports.get("http", 0))
+    others = {f"{name}_port": services.ports.get(name, 0) for name in ("http", "quic", "websocket")}
+    node = replies.Node(NODE_NAME, host, tcp_port=port, **others)
     return Answer(replies.Cluster(CLUSTER_NAME, (node,)).encode())
 
 
