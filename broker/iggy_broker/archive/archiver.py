@@ -131,7 +131,10 @@ class Archiver:
         began_s = self._now_s()
         self._tail_patience.keep(set(self._partitions))
         await self._each(self._copy_tails, self._tail_patience)
-        if not self._tail_patience.is_failing:
+        if not self._tail_patience.is_failing and all(
+            partition.fenced or (self._copies.get(packed) or _NOTHING).is_whole(partition.log)
+            for packed, partition in self._partitions.items()
+        ):
             self._whole_at_s = began_s
 
     async def state_pass(self) -> None:

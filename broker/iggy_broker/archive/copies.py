@@ -85,6 +85,18 @@ class Copies:
         if log.segments and (extent := active_extent(log)) is not None:
             yield extent
 
+    def is_whole(self, log: PartitionLog) -> bool:
+        """Whether of all sealed segments everything is in the archive, be it in pieces."""
+        return all(
+            segment.first_offset in self.archived
+            or segment.first_offset in self.vanished
+            or (
+                (tail := self.tails.get(segment.first_offset)) is not None
+                and tail.extent.size_bytes >= segment.size_bytes
+            )
+            for segment in log.segments[:-1]
+        )
+
     def pending(self, log: PartitionLog, wanted: int) -> int:
         """Sealed segments without a copy that end at or before an offset."""
         return sum(

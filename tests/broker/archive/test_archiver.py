@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from itertools import pairwise
 
@@ -74,6 +75,20 @@ def test_a_request_to_delete_waits_for_the_copy() -> None:
     topic.host.look_after()
     assert topic.held() == [(8, 10)]
     assert topic.whole() == [(0, 4), (4, 8)]
+
+
+def test_sealed_segments_that_wait_count_as_behind() -> None:
+    topic = ArchivedTopic(settings=CONTINUOUS)
+    topic.fill(segments=2.5)
+    topic.sync()
+    for _ in range(2):
+        topic.clock.pass_s(5)
+        asyncio.run(topic.archiver.tails_pass())
+    assert topic.counters_of.archiver_behind_seconds == 10_000_000
+    topic.archive()
+    for _ in range(2):
+        asyncio.run(topic.archiver.tails_pass())
+    assert topic.counters_of.archiver_behind_seconds == 0
 
 
 def test_without_the_rule_sealed_segments_are_copied_and_nothing_waits() -> None:

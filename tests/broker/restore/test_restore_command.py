@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,80 +18,15 @@ from iggy_broker.metadata.model import State
 from iggy_broker.metadata.snapshot import VERSION, encode_snapshot
 from iggy_broker.restore.command import Wishes
 from iggy_broker.restore.command import restore as restore_here
-from iggy_broker.restore.survey import read_metadata
 from iggy_wire.archive import METADATA_KEY, OWNER_KEY, log_key, offsets_key
-from kept_directories import MESSAGES, check, fill
+from kept_directories import MESSAGES, check
 from metadata_cases import accepted_entries, replayed
-from restored import ARCHIVER, events, restore, run_restore, summary
+from restored import events, restore, run_restore, summary
 from stored import logs, partition_folder, read_all, send
 from waiting import wait_until
 
-CONTINUOUS = {
-    f"{ARCHIVER}ENABLED": "true",
-    f"{ARCHIVER}CONTINUOUS": "true",
-    f"{ARCHIVER}INTERVAL": "100ms",
-}
 WITHIN_S = 60.0
 FOLDER = "streams/0/topics/0/partitions/0"
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of a broker that was stopped; for tests to copy."""
-    folder = tmp_path_factory.mktemp("archived")
-    archive = folder / "archive"
-    broker = BrokerProcess(folder, settings={**CONTINUOUS, f"{ARCHIVER}DISK_PATH": str(archive)})
-    try:
-        broker.start()
-        fill(broker, VERSION)
-        with broker.client() as client:
-            client.create_topic("stream-1", "young", 1)
-            send(client, "stream-1", "young", b"youth")
-        store = FolderStore(archive)
-        wait_until(lambda: is_archived(store, MESSAGES, FOLDER), "messages", WITHIN_S)
-        young = "streams/1/topics/0/partitions/0"
-        wait_until(lambda: is_archived(store, 1, young), "the young topic", WITHIN_S)
-        key = offsets_key(FOLDER)
-        wait_until(lambda: len(offsets(store, key)) == 2, "offsets", WITHIN_S)
-        with broker.client() as client:
-            client.delete_topic("stream-1", "young")
-        wait_until(lambda: not topics_of(store, "stream-1"), "metadata", WITHIN_S)
-        assert broker.stop() == 0, broker.text()
-    finally:
-        broker.end()
-    return archive
-
-
-def topics_of(store: FolderStore, stream: str) -> list[str]:
-    """In the archive's metadata."""
-    state = read_metadata(store)
-    return [] if state is None else list(state.stream(stream).topic_names)
-
-
-def offsets(store: FolderStore, key: str) -> dict[tuple[str, int], int]:
-    try:
-        found = StoredOffsets.decode(store.read(key, 1 << 20, 0), key)
-    except FileNotFoundError:
-        return {}
-    kinds = {"consumer": found.consumers, "group": found.groups}
-    return {(kind, one): at for kind, all_of in kinds.items() for one, at in all_of.items()}
-
-
-@pytest.fixture
-def archive(kept: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(kept, tmp_path / "archive")
-
-
-@pytest.fixture
-def broker(tmp_path: Path, archive: Path) -> Iterator[BrokerProcess]:
-    """One whose data directory is lost."""
-    settings = {**CONTINUOUS, f"{ARCHIVER}DISK_PATH": str(archive)}
-    broker = BrokerProcess(tmp_path / "one", settings=settings)
-    broker.folder.mkdir()
-    try:
-        yield broker
-    finally:
-        broker.end()
 
 
 @pytest.mark.parametrize("mode", [[], ["--full"]], ids=["lazy", "full"])
