@@ -126,6 +126,41 @@ def test_a_missing_secret_of_the_bucket_is_named() -> None:
     run_managed(scenario)
 
 
+def test_a_secret_without_which_the_pod_cannot_start_is_named() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        world.sets.binds_claims = False  # no pod starts without its Secrets either
+        world.give_managed(encryption={"secretName": "seals", "oldKeys": ["2025"]})
+        await world.resync()
+        assert world.says(BROKER) == ("False", "SecretNotFound")
+        assert "Secret seals" in world.message(BROKER)
+
+        world.give_secret("seals", key="x")
+        await world.go(40)
+        assert world.says(BROKER) == ("False", "SecretInvalid")
+        assert "has no key 2025" in world.message(BROKER)
+        world.give_secret("seals", **{"key": "x", "2025": "y"})
+        world.sets.bind()
+        await world.go(40)
+
+        assert world.says(BROKER) == ("True", "Synced")
+        assert world.says(BROKER, "ArchiveHealthy") == ("True", "ArchiverOff")
+
+    run_managed(scenario)
+
+
+def test_a_broker_that_hibernates_archives_nothing() -> None:
+    async def scenario(world: ManagedWorld) -> None:
+        await archiving(world, BUCKET)
+
+        world.cluster.change_spec(BROKER, hibernate=True)
+        await world.go(70)
+
+        assert archive(world) == ("Unknown", "Hibernated")
+        assert world.status(BROKER)["archive"]["pendingSegments"] == 2
+
+    run_managed(scenario)
+
+
 def test_an_archiver_restarts_the_broker_once_and_its_volume_grows_without() -> None:
     async def scenario(world: ManagedWorld) -> None:
         world.metrics = metrics()

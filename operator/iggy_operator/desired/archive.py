@@ -156,6 +156,11 @@ def archiver_login(broker: Broker) -> dict[str, tuple[str, str]]:
     return login(broker.spec["archiver"].get("s3", {}))
 
 
+def restore_login(broker: Broker) -> dict[str, tuple[str, str]]:
+    """The same of a bucket that `restoreFrom` names itself."""
+    return login(broker.spec.get("restoreFrom", {}).get("s3", {}))
+
+
 def restore_settings(broker: Broker) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
     """Values and Secrets by variable, for whoever restores: how the source's bucket is reached."""
     source = broker.spec["restoreFrom"]
@@ -163,8 +168,8 @@ def restore_settings(broker: Broker) -> tuple[dict[str, str], dict[str, tuple[st
         return archiver_settings(broker), archiver_login(broker)
     bucket = _bucket_settings(source["s3"], _bucket(source["s3"], broker))
     if reads_own(broker):
-        return {**archiver_settings(broker), **bucket}, login(source["s3"])
-    return {ENABLED: "false", f"{_ARCHIVER}KIND": "s3", **bucket}, login(source["s3"])
+        return {**archiver_settings(broker), **bucket}, restore_login(broker)
+    return {ENABLED: "false", f"{_ARCHIVER}KIND": "s3", **bucket}, restore_login(broker)
 
 
 def reads_own(broker: Broker) -> bool:

@@ -36,8 +36,10 @@ class ArchiveFacts:
     """Why there are none, of a broker that serves."""
 
 
-def archive_condition(facts: ArchiveFacts, pod: Object | None, *, rests: str) -> Condition:
-    """`rests`: why the broker does not serve; empty if it does."""
+def archive_condition(
+    facts: ArchiveFacts, pod: Object | None, *, rests: Reason | None
+) -> Condition:
+    """`rests`: why the broker does not serve; None if it does."""
     if facts.place is None:
         return condition(ARCHIVE_HEALTHY, True, Reason.ARCHIVER_OFF, "archiver.kind is None")
     if (bad := _not_working(facts, facts.place, pod, rests)) is not None:
@@ -48,16 +50,16 @@ def archive_condition(facts: ArchiveFacts, pod: Object | None, *, rests: str) ->
 
 
 def _not_working(
-    facts: ArchiveFacts, place: Place, pod: Object | None, rests: str
+    facts: ArchiveFacts, place: Place, pod: Object | None, rests: Reason | None
 ) -> Condition | None:
     """What is the matter before any figure counts."""
     if facts.volume.problem:
         return condition(ARCHIVE_HEALTHY, False, facts.volume.reason, facts.volume.problem)
     if (told := facts.login_problem) is not None:
         return condition(ARCHIVE_HEALTHY, False, told.reason, told.message)
-    if rests:
-        text = f"nothing is copied to {place}: {rests}"
-        return Condition(ARCHIVE_HEALTHY, "Unknown", Reason.BROKER_NOT_READY, text)
+    if rests is not None:
+        text = f"the broker does not serve, and so copies nothing to {place}"
+        return Condition(ARCHIVE_HEALTHY, "Unknown", rests, text)
     if pod is not None and not archives(pod):
         text = f"the running pod does not copy to {place} yet: it needs a restart"
         return condition(ARCHIVE_HEALTHY, False, Reason.RESTART_PENDING, text)

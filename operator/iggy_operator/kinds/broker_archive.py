@@ -1,12 +1,24 @@
 """The archive of a managed broker: whose place it is, its volume, how it is doing."""
 
+from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
+
 from iggy_operator.blocked import Blocked
 from iggy_operator.brokers import read_secret, secret_text
 from iggy_operator.cache import Entry
 from iggy_operator.cluster import Object
 from iggy_operator.decide.archives import ArchiveVolume, archive_may_grow, decide_archive
-from iggy_operator.desired.archive import LOGIN_KEYS, archive_place, data_conflict, is_shared
+from iggy_operator.desired.archive import (
+    archive_place,
+    archiver_login,
+    claim_wishes,
+    data_conflict,
+    is_shared,
+    restore_login,
+)
 from iggy_operator.desired.broker_config import MONITORING_PORT
+from iggy_operator.desired.encryption import key_names
 from iggy_operator.figures import PREFIX, ArchiveFigures, FiguresError, archive_figures
 from iggy_operator.kinds import broker_children as children
 from iggy_operator.kinds.archive_report import ArchiveFacts, archives
@@ -34,6 +46,8 @@ def check_place(world: World, entry: Entry, broker: Broker) -> None:
 
 async def volume(world: World, entry: Entry, broker: Broker) -> tuple[ArchiveVolume, Object | None]:
     """What is done about a volume of its own, and its claim. Raises ClusterError."""
+    if claim_wishes(broker) is None:
+        return ArchiveVolume(broker), None
     claim = await children.found(world.cluster, children.archive_claim_ref(entry))
     obstacle = ""
     if claim is not None and archive_may_grow(broker, claim):
@@ -49,7 +63,7 @@ async def look(
     archiver = broker.spec["archiver"]
     if place is None:
         return ArchiveFacts(archiver, None, made)
-    problem = await _login_problem(world, broker)
+    problem = await _missing(world, broker, archiver_login(broker).values())
     figures: ArchiveFigures | None = None
     silence = ""
     if pod is not None and archives(pod):
@@ -60,14 +74,26 @@ async def look(
     return ArchiveFacts(archiver, place, made, problem, figures, silence)
 
 
-async def _login_problem(world: World, broker: Broker) -> Blocked | None:
-    name = broker.spec["archiver"].get("s3", {}).get("credentialsSecretName")
-    if name is None:
-        return None
+async def waits_for(world: World, broker: Broker) -> Blocked | None:
+    """A Secret without which the pod cannot start, and that is not there. Raises ClusterError."""
+    keys = broker.spec.get("encryption", {})
+    wanted = [
+        *archiver_login(broker).values(),
+        *restore_login(broker).values(),
+        *((keys["secretName"], name) for name in key_names(broker)),
+    ]
+    return await _missing(world, broker, wanted)
+
+
+async def _missing(
+    world: World, broker: Broker, wanted: Iterable[tuple[str, str]]
+) -> Blocked | None:
+    """The first that is wrong with entries of Secrets, each a name and a key."""
     try:
-        secret = await read_secret(world.cluster, broker.key.namespace, name)
-        for key in LOGIN_KEYS:
-            secret_text(secret, key)
+        for name, rows in groupby(wanted, key=itemgetter(0)):
+            secret = await read_secret(world.cluster, broker.key.namespace, name)
+            for _, key in rows:
+                secret_text(secret, key)
     except Blocked as problem:
         return problem
     return None

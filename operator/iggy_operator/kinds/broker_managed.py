@@ -78,7 +78,8 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
     facts = replace(facts, root_secret_name=root.name, missing=missing, service=service)
     serving = facts.pod if broker_report.is_serving(facts) else None
     seen = await broker_archive.look(world, broker, plan.archive, serving)
-    facts = replace(facts, archive=seen)
+    waits_for = None if serving else await broker_archive.waits_for(world, broker)
+    facts = replace(facts, archive=seen, waits_for=waits_for)
     notes = _restore_notes(entry, facts)
     # Nobody logs in to a broker that is to be hibernated, also while it is paused and serves on.
     if broker_report.is_serving(facts) and not broker.spec["hibernate"]:

@@ -65,6 +65,8 @@ class Facts:
     """Why root's password is not what is asked for."""
     archive: ArchiveFacts | None = None
     """None: nobody has looked."""
+    waits_for: Blocked | None = None
+    """A Secret without which the pod cannot start."""
 
     @property
     def is_hibernated(self) -> bool:
@@ -126,8 +128,7 @@ def _conditions(facts: Facts) -> Iterator[Condition]:
     yield _storage_ready(facts)
     yield _config_applied(facts)
     if facts.archive is not None:
-        rests = "" if is_serving(facts) and not facts.is_rolling else "the broker does not serve"
-        yield archive_condition(facts.archive, facts.pod, rests=rests)
+        yield archive_condition(facts.archive, facts.pod, rests=_rests(facts))
     if facts.root_problem is not None:
         told = facts.root_problem
         yield condition(CREDENTIALS_READY, False, told.reason, told.message)
@@ -138,15 +139,20 @@ def _conditions(facts: Facts) -> Iterator[Condition]:
         yield condition(CREDENTIALS_READY, False, Reason.UNAUTHORIZED, text)
 
 
+def _rests(facts: Facts) -> Reason | None:
+    """Why nothing is archived; None if the broker serves."""
+    if facts.is_hibernated:
+        return Reason.HIBERNATED
+    return None if is_serving(facts) and not facts.is_rolling else Reason.BROKER_NOT_READY
+
+
 def _ready(facts: Facts) -> Condition | None:
     """None keeps what is there."""
     if facts.is_hibernated:
         text = "hibernate is true: no pod runs, and the volume is kept"
         return condition(READY, False, Reason.HIBERNATED, text)
     if facts.pod is None or not _is_ready(facts.pod):
-        is_waiting = facts.claim is not None and _phase(facts.claim) != "Bound"
-        reason = Reason.VOLUME_PENDING if is_waiting else Reason.BROKER_NOT_READY
-        return condition(READY, False, reason, _pod_text(facts.pod))
+        return _not_there(facts)
     if facts.is_rolling:
         return condition(READY, False, Reason.ROLLING_OUT, "the pod is about to be replaced")
     if facts.trouble is not None:
@@ -158,6 +164,14 @@ def _ready(facts: Facts) -> Condition | None:
     if shut := _nobody_outside(facts.broker):
         text = f"{text}; {shut}"
     return condition(READY, True, Reason.SYNCED, text)
+
+
+def _not_there(facts: Facts) -> Condition:
+    if (told := facts.waits_for) is not None:
+        return condition(READY, False, told.reason, told.message)
+    is_waiting = facts.claim is not None and _phase(facts.claim) != "Bound"
+    reason = Reason.VOLUME_PENDING if is_waiting else Reason.BROKER_NOT_READY
+    return condition(READY, False, reason, _pod_text(facts.pod))
 
 
 def _nobody_outside(broker: Broker) -> str:
