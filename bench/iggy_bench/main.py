@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from iggy_bench import durable, starting, throughput
+from iggy_bench import durable, encrypted, starting, throughput
 from iggy_bench.report import Report, machine_facts, progress
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +32,9 @@ PARTS: dict[str, Part] = {
         folder, report, rounds=max(1, (rounds + 1) // 2)
     ),
     "memory": lambda folder, report, _rounds: starting.memory(folder, report),
+    "encrypted": lambda folder, report, rounds: encrypted.encrypted_against_plain(
+        folder, report, rounds=rounds
+    ),
     "official": lambda folder, report, _rounds: throughput.official_client(folder, report),
 }
 

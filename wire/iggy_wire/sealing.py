@@ -31,6 +31,7 @@ import binascii
 import hashlib
 import hmac
 import os
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
@@ -59,6 +60,8 @@ PREFIX_BYTES: Final = 64
 """Of a batch, from its beginning: what `key_id_of` needs."""
 BATCHES_MAX: Final = 1 << 32
 """That are encrypted with one salt."""
+SCRATCH_BYTES_MAX: Final = 4 << 20
+"""That each thread keeps which opens batches."""
 
 _CIPHERS_MAX: Final = 1024  # ready at once; a process writes with one, older ones wrote the others
 _INFO: Final = b"IggyKube batch"
@@ -78,6 +81,7 @@ _NONCE_BYTES: Final = 12
 
 _SEALING: Final = Struct("<4s8s16s12s")  # mark, key id, salt, nonce
 _FIELDS: Final = Struct("<QQQQQQI")  # as in `batch`
+_ZEROS: Final = bytes(BATCH_HEADER_BYTES - _REST_AT)
 _U64: Final = Struct("<Q")
 _ONE_MESSAGE_BATCH_BYTES: Final = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES
 
@@ -154,22 +158,22 @@ class Keyring:
         assert self._cipher is not None, "only with a key"
         nonce = self._count.to_bytes(_NONCE_BYTES, "little")
         self._count += 1
-        sealed = bytearray(BATCH_HEADER_BYTES)
         with memoryview(batch) as view:
-            sealed[:_MARK_AT] = view[:_MARK_AT]
-            _SEALING.pack_into(sealed, _MARK_AT, MARK, self._id, self._salt, nonce)
-            aad = _authenticated(sealed)
-            closed = memoryview(self._cipher.encrypt(nonce, view[BATCH_HEADER_BYTES:], aad))
-        sealed[_TAG_AT:_MOVED_AT] = closed[-_TAG_BYTES:]
-        sealed += closed[:-_TAG_BYTES]
-        sealed[_MOVED_AT:_REST_AT] = sealed[_FIRST_AT : _FIRST_AT + _FIRST_BYTES]
-        sealed[_FIRST_AT : _FIRST_AT + _FIRST_BYTES] = bytes(_FIRST_BYTES)
-        with memoryview(sealed) as whole:
-            checksum = _checksum(whole)
-        _U64.pack_into(sealed, _CHECKSUM_AT, checksum)
+            sealed = bytearray(len(view) + _TAG_BYTES)
+            with memoryview(sealed) as out:
+                out[:_MARK_AT] = view[:_MARK_AT]
+                _SEALING.pack_into(out, _MARK_AT, MARK, self._id, self._salt, nonce)
+                messages, closed = view[BATCH_HEADER_BYTES:], out[BATCH_HEADER_BYTES:]
+                self._cipher.encrypt_into(nonce, messages, _authenticated(out), closed)
+                closed.release()
+                out[_TAG_AT:_MOVED_AT] = out[-_TAG_BYTES:]
+                out[_MOVED_AT:_REST_AT] = out[_FIRST_AT : _FIRST_AT + _FIRST_BYTES]
+                out[_FIRST_AT : _FIRST_AT + _FIRST_BYTES] = bytes(_FIRST_BYTES)
+                _U64.pack_into(out, _CHECKSUM_AT, _checksum(out[:-_TAG_BYTES]))
+        del sealed[-_TAG_BYTES:]
         return sealed
 
-    def open(self, region: Buffer) -> bytes:
+    def open(self, region: Buffer) -> memoryview:
         """Whole batches as they were before they were encrypted; others stay as they are.
 
         Raises:
@@ -177,15 +181,16 @@ class Keyring:
             WireError: lengths do not fit.
         """
         with memoryview(region) as view:
-            opened = bytearray(view)
-            with memoryview(opened) as out:
-                at = 0
-                while at < len(view):
-                    end = at + _length(view, at)
-                    if _is_marked(view, at):
-                        self._open(view[at:end], out[at:end])
-                    at = end
-        return bytes(opened)
+            opened = memoryview(bytearray(len(view)))
+            at = 0
+            while at < len(view):
+                end = at + _length(view, at)
+                if _is_marked(view, at):
+                    self._open(view[at:end], opened[at:end])
+                else:
+                    opened[at:end] = view[at:end]
+                at = end
+        return opened.toreadonly()
 
     def _open(self, sealed: memoryview, out: memoryview) -> None:
         offset = _FIELDS.unpack_from(sealed)[1]
@@ -193,15 +198,17 @@ class Keyring:
         cipher = self._cipher_of(key_id.hex(), salt)
         if cipher is None:
             raise UnreadableBatchError(offset, key_id.hex(), is_given=False)
-        closed = bytearray(sealed[BATCH_HEADER_BYTES:])
+        size = len(sealed) - BATCH_HEADER_BYTES
+        closed = _scratch(size + _TAG_BYTES)
+        closed[:size] = sealed[BATCH_HEADER_BYTES:]
         first = _FIRST_AT - BATCH_HEADER_BYTES
         closed[first : first + _FIRST_BYTES] = sealed[_MOVED_AT:_REST_AT]
-        closed += sealed[_TAG_AT:_MOVED_AT]
-        messages = _decrypted(cipher, nonce, closed, _authenticated(sealed))
-        if messages is None or not _has_zeros(sealed):
+        closed[size:] = sealed[_TAG_AT:_MOVED_AT]
+        messages = out[BATCH_HEADER_BYTES:]
+        is_sound = _decrypt(cipher, nonce, closed, _authenticated(sealed), messages)
+        if not (is_sound and _has_zeros(sealed)):
             raise UnreadableBatchError(offset, key_id.hex(), is_given=True)
-        out[_MARK_AT:BATCH_HEADER_BYTES] = bytes(BATCH_HEADER_BYTES - _MARK_AT)
-        out[BATCH_HEADER_BYTES:] = messages
+        out[:_MARK_AT] = sealed[:_MARK_AT]
         kernel.seal(out)
 
     def _begin(self) -> None:
@@ -269,7 +276,7 @@ def _is_marked(view: memoryview, at: int) -> bool:
 def _has_zeros(sealed: memoryview) -> bool:
     """Whether what is neither used nor under the tag is as it was made."""
     rest, first = sealed[_REST_AT:BATCH_HEADER_BYTES], sealed[_FIRST_AT : _FIRST_AT + _FIRST_BYTES]
-    return not any(rest) and not any(first)
+    return bytes(rest) == _ZEROS and bytes(first) == bytes(_FIRST_BYTES)
 
 
 def _scan_sealed(view: memoryview, found: Scan, index_bytes: int) -> Scan:
@@ -326,14 +333,36 @@ def _authenticated(sealed: Buffer) -> bytes:
         return bytes(view[:_CHECKSUM_AT]) + view[_CHECKSUM_AT + 8 : _TAG_AT]
 
 
-def _decrypted(cipher: AESGCM, nonce: bytes, closed: bytearray, associated: bytes) -> bytes | None:
-    """The messages; None if the tag does not fit."""
+def _decrypt(
+    cipher: AESGCM, nonce: bytes, closed: memoryview, associated: bytes, out: memoryview
+) -> bool:
+    """Whether the tag fits."""
     from cryptography.exceptions import InvalidTag
 
     try:
-        return cipher.decrypt(nonce, closed, associated)
+        cipher.decrypt_into(nonce, closed, associated, out)
     except InvalidTag:
-        return None
+        return False
+    return True
+
+
+class _Scratch(threading.local):
+    """Memory of a thread, used again and again: touching new memory costs as much as AES does."""
+
+    def __init__(self) -> None:
+        self.memory = memoryview(bytearray())
+
+
+_SCRATCH: Final = _Scratch()
+
+
+def _scratch(size_bytes: int) -> memoryview:
+    """Any content."""
+    if size_bytes > SCRATCH_BYTES_MAX:
+        return memoryview(bytearray(size_bytes))
+    if len(_SCRATCH.memory) < size_bytes:
+        _SCRATCH.memory = memoryview(bytearray(size_bytes))
+    return _SCRATCH.memory[:size_bytes]
 
 
 def _length(view: memoryview, at: int) -> int:

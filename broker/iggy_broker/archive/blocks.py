@@ -88,7 +88,7 @@ class Table:
 class Block:
     """Whole batches, verified."""
 
-    data: bytes
+    data: bytes | memoryview
     next_offset: int
     last_timestamp_us: int
     damage: str

@@ -327,7 +327,7 @@ class Segment:
     def _select(
         self, start: int, stop: int, offset: int, end_offset: int, keys: Keyring | None = None
     ) -> list[Part]:
-        region = self._bytes(start, stop)
+        region: bytes | memoryview = self._bytes(start, stop)
         try:
             if keys is not None:
                 region = keys.open(with_offsets(region, offset, end_offset))
