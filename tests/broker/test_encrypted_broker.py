@@ -7,6 +7,7 @@ import base64
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +18,12 @@ from apache_iggy import Consumer, IggyClient, PollingStrategy, SendMessage
 from archive_content import manifests_of, objects_of
 from broker_process import PASSWORD, USERNAME, BrokerProcess, wait_for_exit
 from iggy_broker.archive.folder import FolderStore
+from iggy_broker.archive.store import ArchiveError
 from iggy_client.client import Client, ClientError
+from iggy_wire.archive import Manifest
 from iggy_wire.primitives import PollingStrategy as Strategy
 from iggy_wire.sealing import id_of
+from restored import run_restore
 from stored import partition_folder, read_all, send
 from waiting import wait_until
 
@@ -117,6 +121,7 @@ async def through_the_released_client(address: str) -> None:
             assert [message.id() for message in polled] == [number + 1 for number in numbers]
 
 
+@pytest.mark.timeout(180)  # eight starts of a process, on a busy machine
 def test_one_directory_through_all_lives(tmp_path: Path) -> None:
     lives, one, two = Lives(tmp_path), text_of(ONE), text_of(TWO)
     key_file = tmp_path / "key"
@@ -148,8 +153,10 @@ def test_one_directory_through_all_lives(tmp_path: Path) -> None:
         lives.check(client)
         lives.send(client)
         lives.check(client)
+        wait_until(lambda: is_archived(store, len(lives.sent)), "all of it", 30)
     assert version.read_text() == "2\n"
 
+    restored_without_keys(lives, key=two, old_keys=one)
     without_keys(lives)
     for key in (one, two):
         assert lives.places_of(key.encode()) == set()
@@ -157,10 +164,38 @@ def test_one_directory_through_all_lives(tmp_path: Path) -> None:
     assert {record["key_id"] for record in lives.events("encryption")} == {id_of(ONE), id_of(TWO)}
 
 
+def copies(store: FolderStore) -> list[Manifest]:
+    """Manifests of the topic; none while the archive changes as it is read."""
+    try:
+        found = manifests_of(objects_of(store)).values()
+    except (AssertionError, ArchiveError, FileNotFoundError):
+        return []
+    return [manifest for manifest in found if manifest.topic == "t"]
+
+
 def keys_of(store: FolderStore) -> set[str]:
-    """What the archived segments of the topic are encrypted with."""
-    manifests = manifests_of(objects_of(store)).values()
-    return {manifest.key_id or "" for manifest in manifests if manifest.topic == "t"}
+    """What the archived segments are encrypted with."""
+    return {manifest.key_id or "" for manifest in copies(store)}
+
+
+def is_archived(store: FolderStore, count: int) -> bool:
+    """Whether it has so many messages of both partitions."""
+    found = Counter[int]()
+    for manifest in copies(store):
+        found[manifest.partition_id] += manifest.messages
+    return [*found.values()] == [count] * PARTITIONS
+
+
+def restored_without_keys(lives: Lives, **encryption: str) -> None:
+    """Into another directory, which is read with them."""
+    other = Lives(lives.broker.folder / "restored")
+    other.broker.folder.mkdir()
+    done = run_restore(other.broker, "--from", str(lives.archive), "--full")
+    assert done.returncode == 0, done.stderr
+    assert (other.broker.data / "format_version").read_text() == "2\n"
+    other.sent = lives.sent
+    with other.life(**encryption) as client:
+        other.check(client)
 
 
 def copies_of_the_first(lives: Lives) -> set[str]:
