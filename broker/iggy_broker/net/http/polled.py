@@ -29,16 +29,19 @@ _WIDTHS: Final[dict[int, int]] = {
 _WORDS: Final = {kind: word.encode() for kind, word in enumerate(KIND_WORDS, start=1)}
 
 _HEAD: Final = b'{"partition_id":%d,"current_offset":%d,"count":%d,"messages":['
+# Before the payload, and between it and the user headers.
 _MESSAGE: Final = (
     b'{"header":{"checksum":%d,"id":%d,"offset":%d,"timestamp":%d,"origin_timestamp":%d,'
-    b'"user_headers_length":%d,"payload_length":%d,"reserved":%d},"payload":"%b","user_headers":%b}'
+    b'"user_headers_length":%d,"payload_length":%d,"reserved":%d},"payload":"'
 )
+_BEHIND: Final = b'","user_headers":'
+_NO_HEADERS: Final = b'","user_headers":[]},'
 _HEADER: Final = b'{"key":{"kind":"%b","value":"%b"},"value":{"kind":"%b","value":"%b"}}'
 
 
 def polled_json(partition_id: int, current_offset: int, count: int, region: memoryview) -> bytes:
     """The body of the answer. `region` holds whole batches, which the broker has admitted."""
-    parts: list[bytes] = []
+    parts = [_HEAD % (partition_id, current_offset, count)]
     at = 0
     while at < len(region):
         base_offset, time_us, origin_us, length, messages = _BATCH.unpack_from(region, at)
@@ -53,12 +56,18 @@ def polled_json(partition_id: int, current_offset: int, count: int, region: memo
                 _MESSAGE % (
                     checksum, high << 64 | low, base_offset + delta, time_us,
                     origin_us + later_us, headers_bytes, payload_bytes, reserved,
-                    b2a_base64(region[payload:headers], newline=False),
-                    headers_json(bytes(region[headers:frame])) if headers_bytes else b"[]",
                 )
             )  # fmt: skip
+            parts.append(b2a_base64(region[payload:headers], newline=False))
+            if headers_bytes:
+                parts += (_BEHIND, headers_json(bytes(region[headers:frame])), b"},")
+            else:
+                parts.append(_NO_HEADERS)
         at += length
-    return _HEAD % (partition_id, current_offset, count) + b",".join(parts) + b"]}"
+    if len(parts) > 1:
+        parts[-1] = parts[-1][:-1]  # no comma behind the last
+    parts.append(b"]}")
+    return b"".join(parts)
 
 
 def headers_json(block: bytes) -> bytes:
