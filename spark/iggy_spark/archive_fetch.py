@@ -109,7 +109,7 @@ class SegmentReader:
             return found, False
         return sealing.scan(region, expected, frames=self.verify, index_bytes=NO_INDEX), True
 
-    def _opened(self, region: memoryview) -> bytes:
+    def _opened(self, region: memoryview) -> memoryview:
         keys = archive_keys.keyring(self.archive.keys_path)
         try:
             return keys.open(region)
