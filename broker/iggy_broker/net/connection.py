@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from struct import Struct
 from typing import Any, Final, cast
 
@@ -21,7 +21,7 @@ from iggy_broker.net.handlers import messages
 from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_over
 from iggy_broker.net.intake import SLOW_AFTER_S, Intake
 from iggy_broker.net.late_polls import client_poll_late
-from iggy_broker.net.outbox import Outbox
+from iggy_broker.net.outbox import Outbox, Part
 from iggy_broker.net.requests import serve_request
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.session import Session, Transport, deny
@@ -349,17 +349,17 @@ class Connection(Intake):
             self._serve_later(serve_request(self._edge, self, header, bytes(frame)))
         return True
 
-    def _serve_later(self, work: Coroutine[Any, Any, bytes]) -> None:
+    def _serve_later(self, work: Coroutine[Any, Any, bytes | Sequence[Part]]) -> None:
         self._blocked |= BUSY
         task = self._loop.create_task(work)
         self._edge.tasks.add(task)
         task.add_done_callback(self._served)
 
-    def _served(self, task: asyncio.Task[bytes]) -> None:
+    def _served(self, task: asyncio.Task[bytes | Sequence[Part]]) -> None:
         self._edge.tasks.discard(task)
         reply = task.result()  # an exception is a bug of ours: it reaches the loop's handler
-        if self._transport is not None:
-            self._answer(reply)
+        if self._transport is not None and self._out is not None:
+            self._out.send_parts((reply,) if isinstance(reply, bytes) else reply)
             self._unblock(BUSY)
 
     # -- answers -------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from iggy_broker.logs import event
 from iggy_broker.net.clients import Clients
@@ -96,7 +96,7 @@ class Edge:
         self._strangers: dict[Connection, float] = {}  # not logged in, since when; oldest first
         self._room_made_s = 0.0  # when slow clients were looked for last
         self._last_session_us = 0
-        self.tasks: set[asyncio.Task[bytes]] = set()  # requests that run as coroutines
+        self.tasks: set[asyncio.Task[Any]] = set()  # requests that run as coroutines
         # Numbers of connections: unique over all shards, small, never 0.
         self._numbers = itertools.count(services.shard_id + 1, services.shards_count)
         services.replica.watch(self._revoke)

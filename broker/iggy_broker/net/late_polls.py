@@ -14,6 +14,7 @@ from iggy_broker.net.outbox import Part
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.targets import ReadTarget
 from iggy_broker.storage.older import NotHere
+from iggy_broker.storage.partition import FileRange
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import RequestHeader
 
@@ -26,7 +27,7 @@ Poll = Callable[[], tuple[Sequence[Part], ReadTarget, messages.PollTail]]
 
 async def client_poll_late(
     resolver: Resolver, header: RequestHeader, frame: bytes, missing: NotHere
-) -> bytes:
+) -> Sequence[Part]:
     """Go on with the poll of a client, whose connection serves nothing else meanwhile."""
     services, session = resolver.services, resolver.session
 
@@ -39,8 +40,8 @@ async def client_poll_late(
     return await poll_late(Context(services, session, header), poll, missing)
 
 
-async def poll_late(context: Context, poll: Poll, missing: NotHere) -> bytes:
-    """The reply to a poll that lacked something: that comes, or a refusal."""
+async def poll_late(context: Context, poll: Poll, missing: NotHere) -> Sequence[Part]:
+    """The reply to a poll that lacked something: that comes, or a refusal. It may be kept."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + WAIT_S_MAX
     try:
@@ -55,8 +56,8 @@ async def poll_late(context: Context, poll: Poll, missing: NotHere) -> bytes:
             except NotHere as again:
                 missing = again
     except Reject as refusal:
-        return dispatch.refuse(context, refusal)
-    reply = messages.whole(parts)
+        return (dispatch.refuse(context, refusal),)
+    reply = [part.read() if isinstance(part, FileRange) else part for part in parts]
     durable = messages.commit_wait(read, tail)
     if durable is not None:
         await durable

@@ -77,6 +77,14 @@ class Direct(Protocol):
         ...
 
 
+def _held(data: bytes | bytearray | memoryview) -> memoryview:
+    """The same to be kept: a copy of what is only lent, or keeps much more in memory."""
+    view = memoryview(data)
+    if isinstance(view.obj, bytes) and 2 * len(view) >= len(view.obj):
+        return view
+    return memoryview(bytes(view))
+
+
 class Outbox:
     """The writing half of one socket."""
 
@@ -123,7 +131,7 @@ class Outbox:
             self._transport.abort()
             return
         if sent != len(data):
-            self._wait(data[sent:])
+            self._wait(memoryview(data)[sent:])
             self._push()
 
     def send_parts(self, parts: Sequence[Part]) -> None:
@@ -191,10 +199,11 @@ class Outbox:
                 return
             self.queued_bytes += part.size_bytes
         else:
-            self._waiting.append(memoryview(bytes(part)))
-            self.queued_bytes += len(part)
+            held = _held(part)
+            self._waiting.append(held)
+            self.queued_bytes += len(held)
             if self._unsent is not None:
-                self._unsent.changed(self, len(part))
+                self._unsent.changed(self, memoryview(held.obj).nbytes)
 
     def _send_bytes(self, data: bytes | bytearray | memoryview, *, more: bool) -> None:
         """Send now; what does not fit waits, and the transport gets the first chunk of it."""

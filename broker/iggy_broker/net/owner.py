@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from iggy_broker.errors import Deny, Reject
 from iggy_broker.metadata.replica import Follower, Writer
@@ -113,7 +113,7 @@ class ShardOwner:
                 there = self._owned(packed, incarnation, context.header)
                 return self._polled(context.header, there, request)
 
-            return asyncio.ensure_future(poll_late(context, again, missing))
+            return asyncio.ensure_future(_whole(poll_late(context, again, missing)))
         durable = messages.commit_wait(read, tail)
         return parts if durable is None else asyncio.ensure_future(_after(durable, whole(parts)))
 
@@ -136,6 +136,10 @@ class ShardOwner:
             return dispatch.reply(context, await row.serve(context, target, request))
         except Reject as refusal:
             return dispatch.refuse(context, refusal)
+
+
+async def _whole(parts: Awaitable[Sequence[Part]]) -> bytes:
+    return whole(await parts)
 
 
 async def _after(durable: asyncio.Future[None], reply: bytes) -> bytes:
