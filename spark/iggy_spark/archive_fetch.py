@@ -21,7 +21,7 @@ from iggy_wire.kernel_types import INVALID_RESERVED_FIELD
 from iggy_wire.sealing import UnreadableBatchError
 
 LOOK_BYTES: Final = 64 << 10  # read at a time for one message
-NO_INDEX: Final = 1 << 62  # bytes between entries that nobody wants
+INDEX_BYTES: Final = 1 << 20  # between entries of a segment that has no index
 
 Lose = Callable[[int, int], None]
 """Told of what is not there, by first and exclusive end."""
@@ -40,7 +40,7 @@ class SegmentReader:
 
     archive: Archive
     block_bytes: int = LOOK_BYTES
-    """Read at a time."""
+    """Read at a time, first."""
     verify: bool = False
 
     def fetch(
@@ -94,6 +94,8 @@ class SegmentReader:
                 with memoryview(region)[: found.end] as whole:
                     clear = self._opened(whole) if is_encrypted else whole
                     columns = kernel.columns(clear, max(first, expected), end)
+                rows = [(offset, us, position + byte) for offset, us, byte in found.entries]
+                self.archive.learn(segment, rows)
                 region, expected = region[found.end :], found.next_offset
                 position += found.end
                 if columns.count:
@@ -104,10 +106,10 @@ class SegmentReader:
 
     def _scan(self, region: bytes, expected: int) -> tuple[Scan, bool]:
         """Walk whole batches; are there encrypted ones among them?"""
-        found = kernel.scan(region, expected, frames=self.verify, index_bytes=NO_INDEX)
+        found = kernel.scan(region, expected, frames=self.verify, index_bytes=INDEX_BYTES)
         if found.reason != INVALID_RESERVED_FIELD:
             return found, False
-        return sealing.scan(region, expected, frames=self.verify, index_bytes=NO_INDEX), True
+        return sealing.scan(region, expected, frames=self.verify, index_bytes=INDEX_BYTES), True
 
     def _opened(self, region: memoryview) -> memoryview:
         keys = archive_keys.keyring(self.archive.keys_path)

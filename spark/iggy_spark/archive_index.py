@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -56,6 +57,14 @@ class Index:
         """Offset of the first batch here at or behind a byte; None: there is none."""
         number = int(np.searchsorted(self.positions, position, "left"))
         return int(self.offsets[number]) if number < len(self.offsets) else None
+
+    def with_more(self, rows: Sequence[tuple[int, int, int]]) -> Index:
+        """The same and other batches of the segment, in their order."""
+        more = np.array(rows, dtype=np.uint64).reshape(-1, FIELDS)
+        columns = (self.offsets, self.timestamps_us, self.positions)
+        merged = [np.concatenate([a, b]) for a, b in zip(columns, more.T, strict=True)]
+        _, kept = np.unique(merged[0], return_index=True)
+        return Index(*(column[kept] for column in merged))
 
     def _position(self, number: int) -> int:
         return int(self.positions[max(0, number)])

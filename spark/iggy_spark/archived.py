@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
@@ -30,6 +30,7 @@ V = TypeVar("V")
 LOOK_S: Final = 5.0  # how long a listing is used again
 THREADS_MAX: Final = 16  # that read manifests
 MANIFESTS_MAX: Final = 100_000  # kept in one process; about 1 KiB each
+BLOCK_BYTES_MAX: Final = 8 << 20  # read at a time, unless more is asked for
 INDEXES_MAX: Final = 64  # the same of indexes; of a segment of 1 GiB one has 1.5 MiB
 LOOKS_MAX: Final = 64  # the same of listings
 KEYS_MAX: Final = 5_000_000  # in one listing; each takes some 200 bytes
@@ -120,19 +121,25 @@ class Archive:
 
     def index(self, segment: Segment) -> Index:
         """Where batches begin in a segment."""
-        known = (segment.folder, segment.first_offset, segment.size_bytes)
+        known = _named(segment)
         found = self._indexes.get(known)
         if found is None:
             found = archive_index.read(segment, self.read)
             _keep(self._indexes, known, found, INDEXES_MAX)
         return found
 
+    def learn(self, segment: Segment, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Batches that were seen in a segment without an index: offset, time and first byte."""
+        if rows and (segment.pieces is not None or not segment.index_bytes):
+            self._indexes[_named(segment)] = self.index(segment).with_more(rows)
+
     def blocks(self, segment: Segment, position: int, stop: int, size: int) -> Iterator[bytes]:
-        """Bytes of a segment's log in order, at most `size` at a time. Raises Gone."""
+        """Bytes of a segment's log in order, first `size` at a time, then more. Raises Gone."""
         while position < stop:
             for span in segment.spans(position, min(size, stop - position)):
                 yield self.read(span.key, span.position, span.size_bytes)
                 position += span.size_bytes
+            size = max(size, min(2 * size, BLOCK_BYTES_MAX))
 
     def read(self, key: str, first: int, size: int) -> bytes:
         """Exactly these bytes.
@@ -192,6 +199,10 @@ class Archive:
             return Manifest.decode(data, key)
         except WireError as error:
             raise ArchiveUnreadable(f"{self}: {error.detail}") from error
+
+
+def _named(segment: Segment) -> tuple[str, int, int]:
+    return segment.folder, segment.first_offset, segment.size_bytes
 
 
 def _prefixes(stream_id: int, topic_id: int) -> tuple[str, ...]:

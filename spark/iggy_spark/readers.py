@@ -211,7 +211,7 @@ class IggyStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvail
             replaced=replaced,
         )
         self._tell(advance.notes)
-        if self._options.has_broker:
+        if self._options.archive is None:  # else what goes there is not gone
             self._retention.look(advance.start, found)
         waiting = sum(advance.backlog.values())
         if not self._available_now and self._size.holds_back(waiting):

@@ -13,9 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from archived_rows import Row, batch, rows_of
 from archived_shop import BATCH, SEGMENTS, ArchivedShop
-from iggy_spark import archived, options
+from iggy_spark import archived, connections, options, readers
 from iggy_spark.batches import record_batches
+from iggy_spark.errors import OptionError
 from iggy_spark.offsets import OffsetRange
+from iggy_spark.spark_versions import ReadAllAvailable
+from iggy_wire.primitives import PollingStrategy
+from iggy_wire.replies import Polled
 from stored import logs, partition_folder
 from waiting import wait_until
 
@@ -144,6 +148,41 @@ def test_tasks_are_segments(in_folder: ArchivedShop, monkeypatch: pytest.MonkeyP
         parts = batch(given).partitions()
         assert len([part for part in parts if part.wanted.partition == 0]) > 2 * (SEGMENTS - 1)
         assert rows_of(given, parts) == shop.rows()
+
+
+def test_a_broker_that_reads_its_archive_is_not_asked(
+    in_folder: ArchivedShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, polled = in_folder, []
+    of_broker = connections.Connection.poll
+
+    def poll(self: Any, partition: int, strategy: PollingStrategy, *, count: int) -> Polled:
+        polled.append((partition, strategy.value, count))
+        return of_broker(self, partition, strategy, count=count)
+
+    shop.restart(archiver=True)
+    monkeypatch.setattr(connections.Connection, "poll", poll)
+    start = {"startingOffsets": '{"0": 5, "1": 0}'}
+    found = rows_of(shop.options(**start))
+    stream = readers.IggyStreamReader(options.parse(shop.options(**start), mode="stream"))
+    first = stream.initialOffset()
+    (part, _) = stream.partitions(first, stream.latestOffset(first, ReadAllAvailable()))
+    in_stream = [n for rows in stream.read(part) for n in rows["offset"].to_pylist()]
+    shop.restart(archiver=False)
+
+    assert found == shop.rows()[5:]
+    assert in_stream == list(range(5, len(shop.sent[0])))
+    old = [value for partition, value, _ in polled if not partition and value < shop.local]
+    assert old == [], "one task asks for what the broker has itself, the rest is the archive's"
+
+
+def test_topics_of_an_archive_match_a_pattern(in_bucket: ArchivedShop) -> None:
+    given = in_bucket.only(subscribePattern="sh.p/.*", startingOffsets="earliest")
+    for name in ("stream", "topic"):
+        del given[name]
+    assert rows_of(given) == in_bucket.rows()
+    with pytest.raises(OptionError, match="there are no topics that match 'none'"):
+        rows_of({**given, "subscribePattern": "none"})
 
 
 @pytest.mark.parametrize("mode", ["auto", "only"])

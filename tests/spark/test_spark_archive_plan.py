@@ -166,6 +166,14 @@ def test_an_index_says_where_to_begin_and_to_end() -> None:
     assert [found.before_time(us) for us in (0, 1000, 1001, 2000, 9000)] == [0, 0, 0, 0, 90]
 
 
+def test_what_was_seen_is_an_index() -> None:
+    tail = segment(0, 100, 2000, pieces=(Piece(0, 2000, "0" * 16),))
+    found = archive_index.read(tail, gone).with_more([(40, 2000, 700)])
+    found = found.with_more([(10, 1500, 300), (40, 2000, 700)])
+    assert found.positions.tolist() == [0, 300, 700]
+    assert [found.before(offset) for offset in (9, 10, 99)] == [0, 300, 700]
+
+
 def gone(key: str, first: int, size: int) -> bytes:
     raise Gone(key)
 
