@@ -23,7 +23,7 @@ FIRST_REQUESTS = 200
 RATIO_MIN = 2.0
 
 
-def bare_loop(folder: Path) -> list[float]:
+def bare_loop(folder: Path, *, sync: bool = True) -> list[float]:
     """Append one batch and fdatasync, again and again, for `LOOP_S`: seconds of each turn."""
     folder.mkdir(parents=True, exist_ok=True)
     data = bytes(sealed_batch(1, PAYLOAD_BYTES))
@@ -33,7 +33,8 @@ def bare_loop(folder: Path) -> list[float]:
         began = before = time.monotonic()
         while before - began < LOOP_S:
             os.write(file, data)
-            os.fdatasync(file)
+            if sync:
+                os.fdatasync(file)
             now = time.monotonic()
             turns_s.append(now - before)
             before = now
@@ -51,8 +52,8 @@ def persisted_against_bare(folder: Path, report: Report, *, rounds: int) -> None
         before = bare_loop(folder / "loop")
         with start_broker(folder / "broker", shards=1) as server:
             create_topics(server, ["synced"], {"durability": "persisted"})
-            ones.append(_produce(server.port, 1))
-            many.append(_produce(server.port, PRODUCERS))
+            ones.append(produce(server.port, "synced", 1))
+            many.append(produce(server.port, "synced", PRODUCERS))
         # Before and after: a shared disk does not stay as fast as it was.
         loops.append(before + bare_loop(folder / "loop"))
         shutil.rmtree(folder, ignore_errors=True)
@@ -62,10 +63,10 @@ def persisted_against_bare(folder: Path, report: Report, *, rounds: int) -> None
             "loop_per_s": _rate(loop),
             "loop_p50_ms": percentile(loop, 50) * 1e3,
             "loop_p99_ms": percentile(loop, 99) * 1e3,
-            "one_per_s": _requests_per_s(one),
+            "one_per_s": requests_per_s(one),
             "one_p50_ms": percentile(one.latencies_s, 50) * 1e3,
             "one_p99_ms": percentile(one.latencies_s, 99) * 1e3,
-            "many_per_s": _requests_per_s(several),
+            "many_per_s": requests_per_s(several),
             "many_p50_ms": percentile(several.latencies_s, 50) * 1e3,
             "many_p99_ms": percentile(several.latencies_s, 99) * 1e3,
         }
@@ -96,11 +97,11 @@ def _row(report: Report, who: str, key: str, *, aim: float | None) -> Row:
     )
 
 
-def _produce(port: int, producers: int) -> Done:
+def produce(port: int, topic: str, producers: int) -> Done:
     """A short run says how many requests fill `PRODUCED_S`; the second one counts."""
-    targets = [Target(port, "synced", number) for number in range(producers)]
+    targets = [Target(port, topic, number) for number in range(producers)]
     first = _in_a_process(targets, FIRST_REQUESTS)
-    requests = max(FIRST_REQUESTS, int(_requests_per_s(first) * PRODUCED_S))
+    requests = max(FIRST_REQUESTS, int(requests_per_s(first) * PRODUCED_S))
     return _in_a_process(targets, requests)
 
 
@@ -126,7 +127,8 @@ def _client(targets: list[Target], work: Work, pipe: Connection) -> None:
         pipe.send(produce_many(targets, work))
 
 
-def _requests_per_s(done: Done) -> float:
+def requests_per_s(done: Done) -> float:
+    """Of all producers together."""
     return len(done.latencies_s) / (done.ended_s - done.began_s)
 
 
