@@ -21,6 +21,9 @@ from managed_world import (
 from planted_faults import CLUSTER_FAULTS, Made
 from troubled_lives import Lives, concerns, live
 
+ARCHIVE_CLAIM = Ref("PersistentVolumeClaim", "shop", "archive-main-0")
+ARCHIVER = {"kind": "Disk", "disk": {}}
+OFF = {"kind": "None"}
 CONFIG = Ref("ConfigMap", "shop", "main-config")
 EVERY = 4  # all calls take long, and say the same
 
@@ -60,11 +63,37 @@ async def life(world: ManagedWorld) -> None:
     assert world.cluster.names("PersistentVolumeClaim") == [CLAIM.name]
 
 
+async def archived_life(world: ManagedWorld) -> None:
+    """Get an archive of its own, let it grow, do without."""
+    world.metrics = ["iggy_archiver_failing 0"]
+    world.give_managed()
+    await live(world)
+    world.cluster.change_spec(BROKER, archiver=ARCHIVER, restoreFrom={})
+    await live(world)
+    assert world.says(BROKER, "ArchiveHealthy") == ("True", "Synced")
+    pod = world.uid(POD)
+    world.cluster.change_spec(BROKER, archiver=ARCHIVER | {"disk": {"size": "40Gi"}})
+    await live(world)
+    templates = world.spec(STATEFUL_SET)["volumeClaimTemplates"]
+    sizes = [one["spec"]["resources"]["requests"]["storage"] for one in templates]
+    assert sizes == ["10Gi", "40Gi"]
+    assert world.spec(ARCHIVE_CLAIM)["resources"]["requests"]["storage"] == "40Gi"
+    assert world.uid(POD) == pod
+    world.cluster.change_spec(BROKER, archiver=OFF, restoreFrom=None)
+    await live(world)
+    assert world.says(BROKER, "ArchiveHealthy") == ("True", "ArchiverOff")
+    claims = world.cluster.names("PersistentVolumeClaim")
+    assert claims == [ARCHIVE_CLAIM.name, CLAIM.name]
+    assert len(world.sets.started) == 3
+
+
 LIVES = Lives(run_managed, life)
+ARCHIVED_LIVES = Lives(run_managed, archived_life)
 
 
 def test_a_kill_after_every_single_write_heals() -> None:
     LIVES.check_kills(more_than=20)
+    ARCHIVED_LIVES.check_kills(more_than=10)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
