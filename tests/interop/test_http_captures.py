@@ -9,24 +9,26 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import jwt
 import pytest
 
 from broker_process import BrokerProcess, running_broker
 from http_captures import FOLDER, Capture, differences, recorded
-from http_client import TOPIC, Answer, HttpClient
+from http_client import TOPIC, Answer, HttpClient, sending
 from iggy_client import Client
 from iggy_wire.primitives import partition_of_key
 
 PASSWORD = "iggy"  # as recorded
 LARGE = json.dumps({"messages": "A" * 2_000_180}).encode()
 
-# The three of encryption need other brokers; the others are our own choices also in strict mode.
+# Those of encryption need brokers of their own; the others are our choices also in strict mode.
 ELSEWHERE = {
-    "610_poll_wrong_encryption_key": "needs a second start with another key",
-    "611_poll_encryption_off": "needs a second start without a key",
-    "612_poll_decrypted": "needs a second start without a key",
+    "610_poll_wrong_encryption_key": "below, since it needs a second start",
+    "611_poll_encryption_off": "we serve no ciphertext: it is refused like that of another key",
+    "612_poll_decrypted": "below",
 }
 OURS = {
     "431_snapshot_all": ["iggy-view"],  # recorded without its headers
@@ -231,3 +233,29 @@ def test_keys_go_to_the_recorded_partitions(broker: BrokerProcess) -> None:
             assert sent["partition_id"] == row[f"partition_of_{count}"]
             assert sent["partition_id"] == partition_of_key(key, count)
     http.close()
+
+
+def test_encrypted_messages_are_answered_as_recorded(tmp_path: Path) -> None:
+    by_name = {one.name: one for one in recorded()}
+    plain, refused = by_name["612_poll_decrypted"], by_name["610_poll_wrong_encryption_key"]
+    (message,) = plain.response["body"]["messages"]
+    body = sending(b"")
+    body["messages"] = [{name: message[name] for name in ("payload", "user_headers")}]
+    settings = {"IGGY_ROOT_PASSWORD": PASSWORD, "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true"}
+    broker = BrokerProcess(tmp_path, shards=1, transports=["http"], settings=settings)
+    try:
+        for key, wanted in ((b"a", plain), (b"b", refused)):
+            broker.settings["IGGY_SYSTEM_ENCRYPTION_KEY"] = base64.b64encode(key * 32).decode()
+            broker.start()
+            http = HttpClient(broker.ports["http"]).log_in("iggy", PASSWORD)
+            if wanted is plain:
+                http.post("/streams", {"name": "r"})
+                http.post("/streams/r/topics", TOPIC | {"name": "enc"})
+                http.post("/streams/r/topics/enc/messages", body)
+            answer = http.ask("GET", wanted.path)
+            http.close()
+            broker.stop()
+            bare = replace(wanted, response=wanted.response | {"headers": None})  # not all of them
+            assert differences(bare, answer) == []
+    finally:
+        broker.end()
