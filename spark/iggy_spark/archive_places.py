@@ -190,19 +190,30 @@ class JoinedConnection(Connection):
 
     def earliest(self, partition: int) -> int | None:
         """See `Connection.earliest`: the older of both."""
-        return _older(super().earliest(partition), self._archived(partition, _earliest))
+        archived = self._archived(partition, _earliest)
+        if self._is_older(partition, archived):
+            return archived
+        return _older(super().earliest(partition), archived)
 
     def at_time(self, partition: int, timestamp_us: int) -> int | None:
         """See `Connection.at_time`: the older of both."""
         archived = self._archived(partition, lambda held: held.offset_at_time(timestamp_us))
+        if self._is_older(partition, archived):
+            return archived
         return _older(super().at_time(partition, timestamp_us), archived)
 
     def taken_us(self, partition: int, offset: int) -> int | None:
         """See `Connection.taken_us`."""
-        found = super().taken_us(partition, offset)
-        if found is not None:
-            return found
-        return self._archived(partition, lambda held: held.taken_us(offset))
+        found = None
+        if self._is_older(partition, offset):
+            found = self._archived(partition, lambda held: held.taken_us(offset))
+        return super().taken_us(partition, offset) if found is None else found
+
+    def _is_older(self, partition: int, offset: int | None) -> bool:
+        """Whether a message is below the broker's own, who needs not be asked for it."""
+        self.held(partition)  # looks
+        info = self._infos.get(partition)
+        return offset is not None and info is not None and offset < _local(info)
 
     def message_bytes(self, partition: int, offset: int, *, count: int) -> float | None:
         """See `Connection.message_bytes`; of the archived segment if there is one."""
