@@ -9,6 +9,7 @@ from iggy_operator.documents import Document, DocumentErrors, FileProblem
 from iggy_operator.resources import load
 from iggykube.documents import file_problems
 from iggykube.errors import LocalError
+from iggykube.local.broker_settings import setting_problems
 from iggykube.local.folders import Folders
 from iggykube.local.problems import job_problems, reference_problems, secret_problems
 from iggykube.options import DEFAULT_DATA, files_option, output_option
@@ -26,7 +27,8 @@ def check(files: tuple[Path, ...], output: str) -> None:
     """
     try:
         resources = load(files)
-        if refused := job_problems(resources, Folders.at(DEFAULT_DATA), runs_here=False):
+        jobs = job_problems(resources, Folders.at(DEFAULT_DATA), runs_here=False)
+        if refused := [*setting_problems(resources), *jobs]:
             raise DocumentErrors(refused)
     except DocumentErrors as error:
         if output == "json":

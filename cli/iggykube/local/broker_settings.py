@@ -50,12 +50,18 @@ def named_secrets(broker: Broker) -> Iterator[Named]:
 
 def setting_problems(resources: Resources) -> Iterator[FileProblem]:
     """What of it cannot be had, at its place."""
-    known = {(item.namespace, item.name): item for item in resources.secrets}
     for broker in resources.brokers:
         document = document_of(resources, "IggyBroker", broker.key)
         for text in archive_problems(broker):
             field, _, message = text.partition(": ")
             yield document.problem(("spec", *field.split(".")), message)
+
+
+def broker_secret_problems(resources: Resources) -> Iterator[FileProblem]:
+    """Secrets that a broker names and that stand in none of the files, or lack a key."""
+    known = {(item.namespace, item.name): item for item in resources.secrets}
+    for broker in resources.brokers:
+        document = document_of(resources, "IggyBroker", broker.key)
         for item in named_secrets(broker):
             secret = known.get((broker.key.namespace, item.name))
             if secret is None:

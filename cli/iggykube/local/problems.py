@@ -12,7 +12,7 @@ from iggy_operator.documents import Document, FileProblem
 from iggy_operator.launchers.secrets import block_name, mounted
 from iggy_operator.resources import Connector, Key, Resources
 from iggy_operator.validation import FieldPath, suggestion
-from iggykube.local.broker_settings import setting_problems
+from iggykube.local.broker_settings import broker_secret_problems, setting_problems
 from iggykube.local.folders import Folders, Ports
 from iggykube.local.jobs import PATH_TYPES, is_address, job_file
 from iggykube.local.places import (
@@ -61,6 +61,7 @@ def _unknown(document: Document, path: FieldPath, key: Key, known: list[Key]) ->
 
 def secret_problems(resources: Resources) -> Iterator[FileProblem]:
     """Secrets that are named and that stand in none of the files, or lack a key."""
+    yield from broker_secret_problems(resources)
     known = {(item.namespace, item.name): item for item in resources.secrets}
     for place in connector_places(resources):
         for item in mounted(place.connector):
