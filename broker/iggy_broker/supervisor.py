@@ -219,7 +219,12 @@ def _http_secrets(config: Config) -> HttpSecrets | None:
         return HttpSecrets(configured or secrets.token_bytes(SECRET_BYTES), {})
     now_s = SystemClock().now_us() // 1_000_000
     revoked = kept_revocations(root, now_s=now_s)
-    return HttpSecrets(configured or kept_secret(root), revoked)
+    try:
+        return HttpSecrets(configured or kept_secret(root), revoked)
+    except OSError as error:
+        why = f"{error.strerror}: logins over HTTP end with this broker; free some space"
+        logs.warn(logs.Note("runtime_file_missing", f"{root}/runtime: {why}"))
+        return HttpSecrets(secrets.token_bytes(SECRET_BYTES), revoked)
 
 
 def _bound(config: Config, ports: dict[str, int], watch: socket.socket | None) -> Config:

@@ -46,7 +46,10 @@ def configured_secret(settings: Jwt) -> bytes:
 
 
 def kept_secret(root: Path) -> bytes:
-    """The secret that tokens are signed with where none is configured: made once, then kept."""
+    """The secret that tokens are signed with where none is configured: made once, then kept.
+
+    OSError if there is none and it cannot be written.
+    """
     path = root / _FOLDER / _SECRET_NAME
     with contextlib.suppress(FileNotFoundError):
         found = path.read_bytes()
@@ -54,24 +57,21 @@ def kept_secret(root: Path) -> bytes:
             return found
     path.parent.mkdir(exist_ok=True)
     made = secrets.token_bytes(SECRET_BYTES)
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    _write(fresh, made)
-    fresh.replace(path)
+    _put(path, made)
     return made
 
 
 def kept_revocations(root: Path, *, now_s: int) -> dict[str, int]:
-    """What was revoked and has not ended, by `jti`; the file then has nothing else."""
+    """What was revoked and has not ended, by `jti`; the file then has nothing else, if it can."""
     path = root / _FOLDER / _REVOKED_NAME
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return {}
     found = {one.jti: one.exp for line in lines if (one := _decoded(line)) and one.exp > now_s}
-    path.unlink()
-    if found:
-        _write(path, b"".join(_line(Revoked(jti, exp)) for jti, exp in found.items()))
+    if len(found) < len(lines):
+        with contextlib.suppress(OSError):  # no room: what has ended stays a while longer
+            _put(path, b"".join(_line(Revoked(jti, exp)) for jti, exp in found.items()))
     return found
 
 
@@ -103,6 +103,14 @@ class Revocations:
     def keep(self, one: Revoked) -> None:
         """Write it down for the next life. Blocking, and short: a line at the end of a file."""
         _write(self._path, _line(one))
+
+
+def _put(path: Path, data: bytes) -> None:
+    """The whole file, or what was there before."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    _write(fresh, data)
+    fresh.replace(path)
 
 
 def _write(path: Path, data: bytes) -> None:
