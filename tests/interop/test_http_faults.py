@@ -255,6 +255,24 @@ def test_half_a_request_holds_up_nobody(http: HttpClient) -> None:
         sock.close()
 
 
+def test_a_client_that_reads_no_answers_gets_no_more_of_them(
+    broker: BrokerProcess, http: HttpClient
+) -> None:
+    http.post(f"{STREAM}/topics", TOPIC | {"name": "large"})
+    for _ in range(4):
+        http.send(f"{STREAM}/topics/large", b"x" * 1_000_000)
+    before = sum(map(anonymous_bytes, broker.shard_pids()))
+    head = f"GET {STREAM}/topics/large/messages HTTP/1.1\r\n"
+    head += f"Authorization: Bearer {http.token}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", http.port), timeout=20) as sock:
+        sock.sendall(head.encode() * 30)  # 160 MB of answers
+        for _ in range(30):
+            assert http.ask("GET", "/ping").status == 200
+            http.payloads(f"{STREAM}/topics/large", "count=1")
+        grown = sum(map(anonymous_bytes, broker.shard_pids())) - before
+    assert grown < 48 << 20, "about three answers and their pieces"
+
+
 def test_too_many_writes_of_one_token_are_put_off(broker: BrokerProcess) -> None:
     """Password hashes take their time: so many logins' users wait, and the 33rd is refused."""
     with http_client(broker) as http:

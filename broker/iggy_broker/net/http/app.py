@@ -16,6 +16,7 @@ from iggy_broker.net.http.problems import (
     PATH_PREFIX,
     QUERY_PREFIX,
     Refusal,
+    of_status,
     problem,
     unreadable,
 )
@@ -78,6 +79,10 @@ class App:
             commands.services.counters.refused(malformed.code)
             reply = problem(malformed.code, malformed.detail)
         return self._response(request, reply, is_viewed=path != _PING)
+
+    def busy(self, request: BaseRequest, reason: str) -> Response:
+        """The answer to whatever is asked while there is too much to do."""
+        return self._response(request, of_status(503, "server_busy", reason), is_viewed=False)
 
     async def _answer(self, request: BaseRequest, path: str, query: str) -> Reply:
         as_json = _wants_json(request)

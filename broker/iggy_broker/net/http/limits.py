@@ -17,6 +17,8 @@ FIRST_REQUEST_S: Final = 30.0  # from the connection to the first whole head of 
 BODY_S: Final = 60.0  # from the head of a request to the end of its body
 KEPT_ALIVE_S: Final = 75.0  # from an answer to the next request on the same connection
 LINGER_S: Final = 2.0  # what is still sent after a 413 is read for so long, so that it is seen
+UNREAD_S: Final = 30.0  # an answer of which nothing is taken for so long ends its connection
+UNREAD_BYTES_MAX: Final = 128 << 20  # of answers that are not taken yet; beyond, 503
 POLL_BYTES_MAX: Final = 8 << 20  # of messages in one answer; who wants more polls again
 
 

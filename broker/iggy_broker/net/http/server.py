@@ -22,7 +22,14 @@ from iggy_broker.net.http.app import App
 from iggy_broker.net.http.auth import Auth
 from iggy_broker.net.http.commands import Commands
 from iggy_broker.net.http.jwts import Jwts
-from iggy_broker.net.http.limits import CONNECTIONS_MAX, FIRST_REQUEST_S, KEPT_ALIVE_S, LINGER_S
+from iggy_broker.net.http.limits import (
+    CONNECTIONS_MAX,
+    FIRST_REQUEST_S,
+    KEPT_ALIVE_S,
+    LINGER_S,
+    UNREAD_BYTES_MAX,
+    UNREAD_S,
+)
 from iggy_broker.net.http.metrics import HttpMetrics
 from iggy_broker.net.http.problems import of_status
 from iggy_broker.net.http.revocations import Revocations
@@ -79,6 +86,7 @@ class HttpServer:
         )
         self.listening: Listening | None = None  # whoever opens us sets it
         self._connections: dict[RequestHandler, float] = {}  # since when without a request, or 0
+        self._unread: dict[_Connection, tuple[int, float]] = {}  # bytes, and since when so many
         self._server = _Server(self, self._serve)
         self._looking = asyncio.get_running_loop().create_task(self._look())
 
@@ -88,7 +96,22 @@ class HttpServer:
 
     async def _serve(self, request: BaseRequest) -> Response:
         self._connections[request.protocol] = 0.0
+        if self._unread and self.unread_bytes > UNREAD_BYTES_MAX:
+            return self.app.busy(request, "too many answers are not taken by their clients")
         return await self.app.serve(request)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Answers in memory that their clients have not taken yet."""
+        return sum(connection.unread_bytes for connection in self._unread)
+
+    def clogged(self, connection: _Connection) -> None:
+        """The client takes its answer slowly, or not at all."""
+        self._unread[connection] = connection.unread_bytes, asyncio.get_running_loop().time()
+
+    def drained(self, connection: _Connection) -> None:
+        """It has taken it."""
+        self._unread.pop(connection, None)
 
     def opened(self, connection: RequestHandler) -> bool:
         """Count a new connection; False if there are too many and it must go."""
@@ -102,9 +125,10 @@ class HttpServer:
         self._connections[connection] = asyncio.get_running_loop().time()
         return True
 
-    def closed(self, connection: RequestHandler) -> None:
+    def closed(self, connection: _Connection) -> None:
         """Forget a connection."""
         self._connections.pop(connection, None)
+        self._unread.pop(connection, None)
 
     def hear(self, question: bytes) -> bool:
         """Another shard tells something: whether it was about a logout."""
@@ -123,12 +147,25 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_LOOK_S)
+            self._close_unread(loop.time())
             since_s = loop.time() - FIRST_REQUEST_S
             for connection in [one for one, at in self._connections.items() if 0 < at < since_s]:
                 self._counters.count(_CLOSED, "slow")
                 told = event("connection_closed")
                 logger.info("! an HTTP client that asked nothing was closed", extra=told)
                 connection.force_close()
+
+    def _close_unread(self, now_s: float) -> None:
+        """Close those who have taken nothing of an answer for too long."""
+        for connection, (before, since_s) in list(self._unread.items()):
+            size_bytes = connection.unread_bytes
+            if size_bytes != before:
+                self._unread[connection] = size_bytes, now_s
+            elif now_s - since_s > UNREAD_S:
+                self._counters.count(_CLOSED, "unread")
+                told = event("connection_closed")
+                logger.info("! an HTTP client that takes no answer was closed", extra=told)
+                connection.abort()
 
 
 class _Server(Server):
@@ -165,6 +202,26 @@ class _Connection(RequestHandler):
         super().connection_made(transport)
         if not self._owner.opened(self):
             self.force_close()
+
+    @property
+    def unread_bytes(self) -> int:
+        """What the client has not taken yet."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    def pause_writing(self) -> None:
+        """An answer is larger than what the client takes at once."""
+        super().pause_writing()
+        self._owner.clogged(self)
+
+    def resume_writing(self) -> None:
+        """It has taken most of it."""
+        super().resume_writing()
+        self._owner.drained(self)
+
+    def abort(self) -> None:
+        """Close now, whatever was to be sent."""
+        if self.transport is not None:
+            self.transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client is gone."""
