@@ -4,6 +4,7 @@ import base64
 import multiprocessing
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from struct import Struct
 
 import msgspec
@@ -187,6 +188,15 @@ def test_no_nonce_is_used_twice_with_a_salt(monkeypatch: pytest.MonkeyPatch) -> 
     child.join()
     assert len(set(used)) == 10
     assert len({salt for _, salt in used}) == 3 + 2 + 1
+
+
+def test_threads_open_beside_each_other() -> None:
+    keys = Keyring(key=KEY)
+    batches = [stamped([Message(bytes([number]) * 40_000)]) for number in range(8)]
+    sealed = [keys.seal(batch) for batch in batches]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(5):
+            assert [*threads.map(keys.open, sealed)] == batches
 
 
 def test_keys_are_base64_of_32_bytes() -> None:
