@@ -16,6 +16,7 @@ from iggy_broker.metrics import SharedCounters
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.context import Services
 from iggy_broker.net.edge import Edge
+from iggy_broker.net.encrypted import TlsConnection
 from iggy_broker.surroundings import Surroundings
 
 
@@ -50,9 +51,9 @@ async def open_transports(
     config, certificates = edge.services.config, edge.services.certificates
     contexts = {name: listener.context for name, listener in certificates.items()}
     if config.tcp.enabled:
-        server = await around.listen(
-            listeners["tcp"], lambda: Connection(edge), contexts.get("tcp")
-        )
+        context = contexts.get("tcp")
+        kind = Connection if context is None else TlsConnection
+        server = await around.listen(listeners["tcp"], lambda: kind(edge), context)
         parts.callback(server.close)
     if "websocket" in listeners:
         from iggy_broker.net.websocket import WebSocket, limits_of

@@ -26,7 +26,6 @@ from iggy_broker.net.requests import serve_request
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.session import Session, Transport, deny
 from iggy_broker.net.targets import Target
-from iggy_broker.net.wrapped import outbox_class
 from iggy_broker.storage.older import NotHere
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
@@ -111,7 +110,7 @@ class Connection(Intake):
             self._stays_until_s = math.inf
 
     def _outbox(self, transport: asyncio.Transport) -> Outbox:
-        return outbox_class(transport)(transport, self._edge.unsent)
+        return Outbox(transport, self._edge.unsent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone: its session ends with it (Iggy protocol 0.11)."""

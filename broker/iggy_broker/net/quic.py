@@ -29,7 +29,7 @@ from iggy_broker.logs import event
 from iggy_broker.net.connection import LOGIN_FRAME_BYTES_MAX, Connection
 from iggy_broker.net.edge import Edge
 from iggy_broker.net.outbox import Outbox, Part
-from iggy_broker.net.quic_inside import can_send, highest_offset, kept_bytes, limit_streams
+from iggy_broker.net.quic_inside import can_send, kept_bytes, limit_streams, reached_offsets
 from iggy_broker.net.session import Transport
 from iggy_broker.net.tls import ListenerTls
 from iggy_broker.net.wrapped import QUEUE_BYTES, WrappedOutbox, size_of
@@ -37,6 +37,8 @@ from iggy_wire.header import HEADER_BYTES
 
 logger = logging.getLogger(__name__)
 
+SPARE_STREAMS: Final = 16  # a client acknowledges an answer, which frees its stream, 25 ms late
+FRAMES_MAX: Final = 4  # of the largest size, that a client may be sending at once
 FIRST_WINDOW_BYTES: Final = 256 * 1024  # of a stream; what comes in order makes it grow
 NO_TIMEOUT_S: Final = 365 * 86_400.0  # in the place of none
 PINGS_MAX: Final = 1  # of ours that wait for their echo
@@ -90,12 +92,9 @@ class QuicClient(Connection):
 
     @property
     def receives_bytes_max(self) -> int:
-        """Most that one stream of this client may carry."""
-        return (
-            self._edge.frame_bytes_max
-            if self.session.user_id is not None
-            else LOGIN_FRAME_BYTES_MAX
-        )
+        """Most that the open streams of this client may carry together."""
+        is_known = self.session.user_id is not None
+        return FRAMES_MAX * self._edge.frame_bytes_max if is_known else LOGIN_FRAME_BYTES_MAX
 
     def _outbox(self, transport: asyncio.Transport) -> Outbox:
         return QuicOutbox(self._layer, transport, self._edge)
@@ -107,7 +106,7 @@ class QuicLayer(QuicConnectionProtocol):
     def __init__(self, quic: QuicConnection, stream_handler: object, *, door: QuicDoor) -> None:
         """Made by the library, for a first datagram that could begin a connection."""
         super().__init__(quic)
-        limit_streams(quic, door.settings.max_concurrent_bidi_streams)
+        limit_streams(quic, door.settings.max_concurrent_bidi_streams + SPARE_STREAMS)
         self._door = door
         self._edge = door.edge
         self._client = QuicClient(self, door.edge)
@@ -158,8 +157,9 @@ class QuicLayer(QuicConnectionProtocol):
             self._take(one)
         if self._is_over:
             return
-        if highest_offset(self._quic) > self._client.receives_bytes_max:
-            self._edge.count_bad_length(self._client, highest_offset(self._quic))
+        reached_bytes = reached_offsets(self._quic)
+        if reached_bytes > self._client.receives_bytes_max:
+            self._edge.count_bad_length(self._client, reached_bytes)
             self.end()
             return
         unsent_bytes = self._count()

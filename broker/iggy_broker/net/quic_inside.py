@@ -1,4 +1,4 @@
-"""What the library of QUIC (`aioquic`) keeps to itself, and we need: its own limits grow without end.
+"""What the library of QUIC (`aioquic`) keeps to itself and we need: its own limits have no end.
 
 The lock pins its version; the tests of QUIC fail when another one calls these things otherwise.
 """
@@ -14,10 +14,13 @@ def limit_streams(quic: QuicConnection, most: int) -> None:
     quic._local_max_streams_uni.value = quic._local_max_streams_uni.sent = 0
 
 
-def highest_offset(quic: QuicConnection) -> int:
-    """How far the longest stream of the client reaches: memory, if there are gaps."""
-    offsets = (stream.receiver.highest_offset for stream in quic._streams.values())
-    return max(offsets, default=0)
+def reached_offsets(quic: QuicConnection) -> int:
+    """How far the open streams of the client reach, together: memory, if there are gaps."""
+    return sum(
+        stream.receiver.highest_offset
+        for stream in quic._streams.values()
+        if not stream.receiver.is_finished
+    )
 
 
 def kept_bytes(quic: QuicConnection, stream_id: int) -> int:

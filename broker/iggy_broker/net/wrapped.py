@@ -74,8 +74,3 @@ class _Through:
 def size_of(part: Part) -> int:
     """Bytes of a piece of a reply."""
     return part.size_bytes if isinstance(part, FileRange) else len(part)
-
-
-def outbox_class(transport: asyncio.Transport) -> type[Outbox]:
-    """What writes to `transport`."""
-    return Outbox if transport.get_extra_info("sslcontext") is None else WrappedOutbox
