@@ -71,6 +71,9 @@ class HttpServer:
         """`secret` signs tokens, `revoked` are those of earlier lives."""
         services, settings = edge.services, edge.services.config.http
         clock = services.clock
+        # Of the shard's descriptors; clients of the binary protocol have the others.
+        self._connections_max = min(CONNECTIONS_MAX, edge.connections_max // 4)
+        edge.connections_max -= self._connections_max
         self._counters = services.counters
         revocations = Revocations(services.config.system.path, revoked, clock)
         self.auth = Auth(services, edge.links, Jwts(settings.jwt, secret, clock), revocations)
@@ -115,11 +118,11 @@ class HttpServer:
 
     def opened(self, connection: RequestHandler) -> bool:
         """Count a new connection; False if there are too many and it must go."""
-        if len(self._connections) >= CONNECTIONS_MAX:
+        if len(self._connections) >= self._connections_max:
             self._counters.connections_refused_total += 1
-            told = event("connection_refused", connections_max=CONNECTIONS_MAX)
+            told = event("connection_refused", connections_max=self._connections_max)
             logger.warning(
-                "! %d HTTP connections: a new one is closed", CONNECTIONS_MAX, extra=told
+                "! %d HTTP connections: a new one is closed", self._connections_max, extra=told
             )
             return False
         self._connections[connection] = asyncio.get_running_loop().time()
