@@ -64,8 +64,7 @@ class FolderStore:
     def entries(self, prefix: str, *, after: str = "") -> Iterator[Stored]:
         """Files below the folder whose paths begin so."""
         with self._trouble("cannot be listed"):
-            start = self._root / prefix.rpartition("/")[0]
-            keys = (path.relative_to(self._root).as_posix() for path in _files(start))
+            keys = _files(str(self._root), prefix.rpartition("/")[0])
             found = sorted(key for key in keys if key.startswith(prefix) and key > after)
         for key in found:
             size_bytes = self.size(key)
@@ -110,10 +109,11 @@ class FolderStore:
             raise ArchiveError(f"the archive {self._root} {what}: {error}") from error
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            yield Path(parent, name)
+def _files(root: str, start: str) -> Iterator[str]:
+    """Paths below `root` of all files in `start`, which is below it."""
+    for parent, _, names in os.walk(os.path.join(root, start)):
+        folder = os.path.relpath(parent, root)
+        yield from names if folder == "." else (f"{folder}/{name}" for name in names)
 
 
 def _copy(read: ReadAt, size_bytes: int, target: int) -> None:

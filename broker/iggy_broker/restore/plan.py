@@ -110,7 +110,8 @@ def _latest(by_place: dict[Key, list[Held]]) -> list[Held]:
 
 def _adopt(plan: Plan, now_us: int) -> None:
     """Those that take nobody's place."""
-    free = [one for one in plan.unknown if not _is_taken(plan.state, one)]
+    before = plan.state
+    free = [one for one in plan.unknown if not _is_taken(before, one)]
     if not free:
         return
     found = [
@@ -119,7 +120,7 @@ def _adopt(plan: Plan, now_us: int) -> None:
     ]
     plan.state = adopt(plan.state, found, _names(free, now_us), now_us)
     plan.adopted = free
-    plan.unknown = [one for one in plan.unknown if one not in free]
+    plan.unknown = [one for one in plan.unknown if _is_taken(before, one)]
 
 
 def _is_taken(state: State, one: Held) -> bool:

@@ -159,7 +159,8 @@ def ends(store: ArchiveStore, folder: str) -> tuple[list[Stored], list[Stored]]:
     first = _page(store, prefix, "")
     if len(first) < PAGE:
         return first, first
-    low, high, step = _reached(first), _OFFSET_END, 1
+    low, high = _reached(first), _OFFSET_END
+    step = max(low - min(named.first_offset for _, named in _manifests(first)), 1) if low else 1
     while high > low + 1:
         middle = (low + high) // 2 if high < _OFFSET_END else min(low + step, high - 1)
         step *= 4
