@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from cold_topic import ColdTopic
-from iggy_broker.archive import blocks
+from iggy_broker.archive import blocks, fetching
 from iggy_broker.errors import Reject
 from iggy_broker.metadata import changes
-from iggy_broker.storage.older import NotHere
+from iggy_broker.storage.older import Asked, NotHere
 from iggy_broker.storage.partition import ConsumerKey
 from iggy_wire.archive import parse_key
 from iggy_wire.batch import Message
@@ -234,6 +235,28 @@ def test_what_is_encrypted_is_given_to_who_has_the_key(monkeypatch: pytest.Monke
     with pytest.raises(Reject, match=id_of(key)) as refused:
         topic.polled(PollingStrategy.first())
     assert refused.value.code is ErrorCode.CANNOT_DECRYPT_DATA
+
+
+def test_too_many_reads_are_put_off(cold: ColdTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "FETCHES_MAX", 1)
+    older, place = cold.parts.older, cold.partition().place
+    assert older is not None
+
+    async def ask() -> None:
+        asked = Asked(place, end=100, count=1, bytes_max=1)
+        with pytest.raises(NotHere) as first:
+            older.read(asked, 0)
+        with pytest.raises(NotHere):
+            older.read(asked, 5)
+        another = replace(asked, place=replace(place, incarnation=99))
+        with pytest.raises(Reject, match="ask again") as refused:
+            older.read(another, 0)
+        assert not isinstance(refused.value, NotHere)
+        assert refused.value.code is ErrorCode.TRANSIENT_NOT_ACCEPTED
+        await first.value.ready
+
+    asyncio.run(ask())
+    assert cold.read_counters.archive_reads_refused_total == 1
 
 
 def test_many_who_want_the_same_make_one_read(

@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 from iggy_broker.net.outbox import Outbox
+from iggy_broker.net.unsent import Unsent
 from iggy_broker.storage.disk import RealDisk
 from iggy_broker.storage.partition import FileRange
 
@@ -32,7 +33,8 @@ class Writing(asyncio.Protocol):
         self.lost = asyncio.Event()
 
     def connection_made(self, transport: Any) -> None:
-        self.out = Outbox(transport)
+        self.unsent = Unsent()
+        self.out = Outbox(transport, self.unsent)
 
     def pause_writing(self) -> None:
         assert self.out is not None
@@ -147,6 +149,30 @@ def test_lent_memory_may_change_after_the_call(
         data[:] = bytes(len(data))
 
         assert await read(reader, len(expected)) == expected
+        await closed(protocol, reader)
+
+    run(work())
+
+
+def test_parts_of_a_large_block_are_counted_as_what_they_keep_in_memory(
+    run: Callable[[Awaitable[None]], None],
+) -> None:
+    async def work() -> None:
+        protocol, reader = await connected()
+        assert protocol.out is not None
+        block = os.urandom(24_000_000)
+        whole = memoryview(block)
+        protocol.out.send_parts([whole])
+        before = protocol.unsent.bytes
+        assert before == len(block), "the rest of it keeps all of it"
+        protocol.out.send_parts([whole[:1000]])
+        assert protocol.unsent.bytes == before + 1000, "a copy"
+        protocol.out.send_parts([whole[1000:]])
+        assert protocol.unsent.bytes == 2 * before + 1000
+
+        wanted = block + block
+        assert await read(reader, len(wanted)) == wanted
+        assert protocol.unsent.bytes == 0
         await closed(protocol, reader)
 
     run(work())
