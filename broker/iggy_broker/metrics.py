@@ -35,6 +35,9 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "forwarded_total": ("counter", "Requests passed to the shard that owns the partition."),
     "handovers_total": ("counter", "Connections handed to the shard that owns their partition."),
     "connections_refused_total": ("counter", "Connections closed because of a limit."),
+    "http_api_requests_total": ("counter", "HTTP requests, whatever they were answered."),
+    "http_api_connections": ("gauge", "Open HTTP connections."),
+    "http_api_unread_bytes": ("gauge", "HTTP answers that clients have not taken yet."),
     "requests_running": ("gauge", "Requests being served that are neither sends nor polls."),
     "passwords_waiting": ("gauge", "Passwords that are being hashed or wait for it."),
     "client_queued_bytes": ("gauge", "Replies that clients have not taken yet, in files, too."),
@@ -264,6 +267,9 @@ class Counters:
     forwarded_total: int
     handovers_total: int
     connections_refused_total: int
+    http_api_requests_total: int
+    http_api_connections: int
+    http_api_unread_bytes: int
     requests_running: int
     passwords_waiting: int
     client_queued_bytes: int

@@ -340,3 +340,18 @@ def test_answers_have_the_shapes_of_the_description(http: HttpClient, topic: str
                 assert again.keys() == answer.json.keys() if isinstance(again, dict) else True
             checked += 1
     assert checked >= 15
+
+
+def test_requests_are_counted_over_all_shards(broker: BrokerProcess, http: HttpClient) -> None:
+    def asked() -> int:
+        text = http.ask("GET", "/metrics").body.decode()
+        assert text.endswith("# EOF\n")
+        (line,) = [line for line in text.splitlines() if line.startswith("http_requests_total ")]
+        assert "iggy_http_api_connections{" in text
+        return int(line.split()[1])
+
+    before = asked()
+    for _ in range(8):
+        with http_client(broker, log_in=False) as other:
+            assert other.ask("GET", "/ping").status == 200
+    assert asked() == before + 9

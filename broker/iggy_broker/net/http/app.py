@@ -56,7 +56,6 @@ class App:
         self.auth = auth
         self.metrics = metrics
         self.openapi = openapi
-        self.requests_total = 0
         self._router = Router(routes)
         self._cors = CorsHeaders(settings.cors)
         self._in_flight = InFlight()
@@ -64,8 +63,8 @@ class App:
 
     async def serve(self, request: BaseRequest) -> Response:
         """The answer to a request, whatever it is."""
-        self.requests_total += 1
         commands = self.commands
+        commands.services.counters.http_api_requests_total += 1
         target = request.raw_path if request.raw_path[:1] == "/" else request.rel_url.raw_path_qs
         path, _, query = target.partition("?")
         try:

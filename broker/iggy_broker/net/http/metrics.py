@@ -5,7 +5,6 @@ OpenMetrics text under the plain type, as the HTTP API of Iggy 0.9 has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from iggy_broker.metrics_text import single
@@ -29,13 +28,10 @@ _NAMES: Final = {
 class HttpMetrics:
     """Of one shard, about the whole broker."""
 
-    def __init__(
-        self, services: Services, shared: SharedCounters, requests: Callable[[], int]
-    ) -> None:
-        """`requests`: how many this shard was asked over HTTP."""
+    def __init__(self, services: Services, shared: SharedCounters) -> None:
+        """`shared`: the counters of all shards."""
         self._services = services
         self._shared = shared
-        self._requests = requests
         self._scrape = Scrape(services, shared)
 
     async def answer(self) -> Reply:
@@ -44,10 +40,9 @@ class HttpMetrics:
         values = {family.name: family.samples[0][2] for family in found if family.samples}
         users = len(self._services.replica.state.users)
         clients = self._shared.total("connections")
+        asked = self._shared.total("http_api_requests_total")
         known = [
-            single(
-                "http_requests_total", "counter", "HTTP requests of this shard.", self._requests()
-            ),
+            single("http_requests_total", "counter", "HTTP requests.", asked),
             *(single(name, "gauge", f"See {ours}.", values[ours]) for name, ours in _NAMES.items()),
             single("users", "gauge", "Users.", users),
             single("clients", "gauge", "Open client connections.", clients),

@@ -78,7 +78,7 @@ class HttpServer:
         revocations = Revocations(services.config.system.path, revoked, clock)
         self.auth = Auth(services, edge.links, Jwts(settings.jwt, secret, clock), revocations)
         routes = routes_of(settings)
-        metrics = HttpMetrics(services, services.counters.shared, lambda: self.app.requests_total)
+        metrics = HttpMetrics(services, services.counters.shared)
         self.app = App(
             settings,
             routes=routes,
@@ -126,12 +126,14 @@ class HttpServer:
             )
             return False
         self._connections[connection] = asyncio.get_running_loop().time()
+        self._counters.http_api_connections = len(self._connections)
         return True
 
     def closed(self, connection: _Connection) -> None:
         """Forget a connection."""
         self._connections.pop(connection, None)
         self._unread.pop(connection, None)
+        self._counters.http_api_connections = len(self._connections)
 
     def hear(self, question: bytes) -> bool:
         """Another shard tells something: whether it was about a logout."""
@@ -150,6 +152,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_LOOK_S)
+            self._counters.http_api_unread_bytes = self.unread_bytes
             self._close_unread(loop.time())
             since_s = loop.time() - FIRST_REQUEST_S
             for connection in [one for one, at in self._connections.items() if 0 < at < since_s]:
