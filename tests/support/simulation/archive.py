@@ -1,9 +1,9 @@
 """The archive of a simulated broker: objects in memory, and a store that fails by the seed.
 
 What a store promises is kept: an object is there whole or not at all, and a replaced one is the old
-or the new one. Faults: requests that fail before or after they were carried out, new objects that
-are stored with a wrong byte or without their end, wrong bytes and too few of them on the way back,
-a store that is away for a while, or slow.
+or the new one. Faults: requests that fail before or after they were carried out, new objects of
+segments that are stored with a wrong byte or without their end, wrong bytes and too few of them on
+the way back, a store that is away for a while, or slow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 from iggy_broker.archive.store import ArchiveError, ArchiveStore, ReadAt, Stored
 from iggy_broker.storage.disk import Disk
-from iggy_wire.archive import OWNER_KEY
 from simulated_disk import Crashed
 from simulation.disk import FaultyDisk
 from simulation.loop import Schedule, SimulatedLoop
@@ -75,10 +74,10 @@ class SimulatedArchive:
             self.objects[key] = data
         self.on_changed(key)
 
-    def damaged(self, data: bytes, *, cut: bool = False) -> bytes:
-        """As a store gives it that lies: with a wrong byte, or without its end (`cut`: that)."""
+    def damaged(self, data: bytes) -> bytes:
+        """As a store gives it that lies: with a wrong byte, or without its end."""
         at = self.chance.randrange(len(data))
-        if cut or self.chance.random() < 0.5:
+        if self.chance.random() < 0.5:
             return data[:at]
         return data[:at] + bytes([data[at] ^ 1 << self.chance.randrange(8)]) + data[at + 1 :]
 
@@ -103,10 +102,10 @@ class ArchiveConnection:
             raise EOFError(f"{len(data)} of {size_bytes} bytes are there")
         assert data, f"{key}: an empty object"
         archive = self._archive
-        # Who finds the note damaged whose archive it is, has people look at it.
-        may_lie = key not in archive.objects and key != OWNER_KEY
+        # Of a damaged manifest, metadata or owner a restore wants that people look at it.
+        may_lie = key not in archive.objects and key.endswith((".log", ".index", ".part"))
         if may_lie and archive.happens("damaged object", DAMAGED):
-            data = archive.damaged(data, cut=key.endswith(".json"))
+            data = archive.damaged(data)
         archive.change(key, data)
         self._end()
 
@@ -127,12 +126,18 @@ class ArchiveConnection:
         self._end()
         return None if data is None else len(data)
 
-    def entries(self, prefix: str) -> Iterator[Stored]:
+    def entries(self, prefix: str, *, after: str = "") -> Iterator[Stored]:
         self._begin()
         objects = self._archive.objects
-        found = [
-            Stored(key, len(objects[key])) for key in sorted(objects) if key.startswith(prefix)
-        ]
+        keys = [key for key in sorted(objects) if key.startswith(prefix) and key > after]
+        found = [Stored(key, len(objects[key])) for key in keys]
+        self._end()
+        yield from found
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        self._begin()
+        names = [key[len(prefix) :] for key in self._archive.objects if key.startswith(prefix)]
+        found = sorted({name.partition("/")[0] for name in names if "/" in name})
         self._end()
         yield from found
 

@@ -49,6 +49,7 @@ SEEN = (
     "archive: misread",
     "archive: segments removed",
     "archive: had all",
+    "archive: volumes restored",
     *POLICIES,
 )
 

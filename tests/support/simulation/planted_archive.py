@@ -11,6 +11,7 @@ from iggy_broker.archive.copies import Copies
 from iggy_broker.archive.copying import Tail, Where
 from iggy_broker.archive.plan import Extent
 from iggy_broker.archive.store import ArchiveStore, ReadAt, digest
+from iggy_broker.restore import building
 from iggy_broker.storage.gate import EVERYTHING, Gate
 from iggy_broker.storage.partition_log import PartitionLog
 from iggy_wire import archive
@@ -133,6 +134,13 @@ def tail_forgotten() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def restored_without_offsets() -> Iterator[None]:
+    """A restore leaves out what consumers have stored."""
+    with replaced(building, "_store_offsets", lambda *args: None):
+        yield
+
+
 ARCHIVE_PLANTS: dict[str, Plant] = {
     "removal before copy": removal_before_copy,
     "manifest before data": manifest_before_data,
@@ -141,4 +149,5 @@ ARCHIVE_PLANTS: dict[str, Plant] = {
     "one folder for all lives": one_folder_for_all_lives,
     "pieces removed first": pieces_removed_first,
     "tail forgotten": tail_forgotten,
+    "restored without offsets": restored_without_offsets,
 }

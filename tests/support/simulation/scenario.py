@@ -24,6 +24,7 @@ from simulation.disk import FaultyDisk
 from simulation.endings import ENDINGS, HINDERED
 from simulation.faults import Troubles, rot
 from simulation.loop import DeadlockError, Schedule, SimulatedLoop, told
+from simulation.lost_volume import lose_volume
 from simulation.members import Ownership
 from simulation.network import Network
 from simulation.oracle import Key, Oracle, ViolationError
@@ -71,9 +72,8 @@ class Scenario:
         self.archived = ArchiveOracle(self.archive, self.oracle, self._violated)
         world = self.schedule, self.network, disk, self.archive
         self.broker = SimulatedBroker(*world, policy=self.policy, shards_count=shards)
-        archiver = self.broker.config.data_maintenance.archiver
-        self.oracle.kept = archiver.enabled and archiver.archive_expired
-        self.oracle.gaps = archiver.enabled and not archiver.archive_expired
+        self.oracle.kept = self.policy in ("archive, continuous", "archive, when due")
+        self.oracle.gaps = self.policy == "archive, not waited for"
         disk.on_remove = lambda path: self.archived.leaves(self.broker.disk, path)
         self.operations_a_life = operations_a_life
         self.endings = list(endings)
@@ -92,8 +92,7 @@ class Scenario:
         self.workers = [self._worker(number) for number in range(CLIENTS)]
         self.troubles = Troubles(self.broker, self.network, self.operator, self.chance)
         self.open = False  # clients may come in
-        self.expected_end = False
-        self.power_cut_next = False  # what a crash at an operation is
+        self.expected_end = self.power_cut_next = False  # the latter: what a crash is
         self.power_cut = False  # since the last audit
         self.violation: BaseException | None = None
         self.schedule.after_step = self._after_step
@@ -184,11 +183,11 @@ class Scenario:
                 self._rot(rotting[life])
             if life and self.chance.random() < INDEX_ROT:
                 self._rot(".index")
-            await self._start()
+            await self.start()
             if life == 0:
                 await self.auditor.first()
             else:
-                await self._audit(rot=before == "clean stop")
+                await self.audit(rot=before == "clean stop")
             if ending:
                 if before == "clean stop":  # stored offsets are read with the first question
                     self.broker.disk.failing_reads = self.chance.randint(2, 8)
@@ -197,6 +196,7 @@ class Scenario:
                 await self._end(ending)
             before = ending
         await archive_quiet(self)
+        await lose_volume(self)
         self.auditor.client.disconnect()
 
     async def _end(self, ending: str) -> None:
@@ -206,11 +206,11 @@ class Scenario:
         self.oracle.count(ending)
         await endings.end(self, ending)
         self.open = False
-        await self._settle_down()
+        await self.settle_down()
         if ending != HINDERED:
             self.broker.disk.make_well()
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
         """Start until it stays up: a machine may crash again while it starts, or its disk fail."""
         while True:
             disk = self.broker.disk
@@ -247,10 +247,10 @@ class Scenario:
                 raise ViolationError("the broker does not get ready")
             await asyncio.sleep(0.002)
 
-    async def _audit(self, *, rot: bool) -> None:
+    async def audit(self, *, rot: bool) -> None:
         """With no client in: everything is there. `rot`: a bit flips before anybody reads it."""
-        topic = self._rot_while_running() if rot else ""
         self.archive.calm = True  # what the log has no more is read there
+        topic = self._rot_while_running() if rot else ""
         await self.auditor.after_restart(power_cut=self.power_cut)
         self.archive.calm = False
         self.archived.look_through()
@@ -295,15 +295,14 @@ class Scenario:
     def _rot(self, suffix: str) -> None:
         """Flip a bit while the broker is down."""
         rotten = rot(self.broker.disk, suffix, self.chance)
-        if rotten is not None and suffix == ".log":
-            self._damage(*rotten)
         if rotten is not None:
             self.oracle.count(f"rot in {suffix}")
+            if suffix == ".log":
+                self._damage(*rotten)
 
     def _rot_while_running(self) -> str:
         """Flip a bit in a log that nobody has read since the start; in which topic."""
-        rotten = rot(self.broker.disk, ".log", self.chance, unread=True)
-        if rotten is None:
+        if (rotten := rot(self.broker.disk, ".log", self.chance, unread=True)) is None:
             return ""
         self.oracle.count("rot while running")
         return self._damage(*rotten)
@@ -313,7 +312,7 @@ class Scenario:
         self.oracle.partitions[key].damaged = True
         return key[1]
 
-    async def _settle_down(self) -> None:
+    async def settle_down(self) -> None:
         """All processes end, by themselves or killed as the supervisor does."""
         await self.wait(lambda: self.broker.is_down, 30.0)
         await asyncio.sleep(LATE_S)  # what was answered before the end is still under way
