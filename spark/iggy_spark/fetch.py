@@ -11,7 +11,7 @@ import numpy as np
 
 from iggy_spark.connections import Connection
 from iggy_spark.errors import BrokerUnavailable, CorruptReply, DataLoss, TopicRecreated
-from iggy_spark.offsets import OffsetRange
+from iggy_spark.offsets import OffsetRange, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_wire import kernel
 from iggy_wire.errors import WireError
@@ -52,19 +52,18 @@ class RangeFetch:
 
     def __iter__(self) -> Iterator[Columns]:
         """Columns in offset order, together exactly the range, minus what is counted as lost."""
-        self._check_incarnation()
+        local = self._local(self._check_incarnation())
         # The next reply is asked for while Spark takes the current one. One thread, so the
         # connection is in one pair of hands at a time.
-        with ThreadPoolExecutor(1) as ahead:
-            yield from self._in_order(ahead)
+        if self._wanted.count:
+            with ThreadPoolExecutor(1) as ahead:
+                yield from self._in_order(ahead, local)
         # A topic that was recreated between the plan and now has other messages under these
         # offsets. Whoever consumes this iterator makes nothing visible before it ends.
         self._check_incarnation()
 
-    def _in_order(self, ahead: Executor) -> Iterator[Columns]:
+    def _in_order(self, ahead: Executor, local: int) -> Iterator[Columns]:
         at, end = self._wanted.first, self._wanted.end
-        if at >= end:
-            return
         waiting_since: float | None = None
         coming = ahead.submit(self._poll, at)
         while at < end:
@@ -81,9 +80,14 @@ class RangeFetch:
             else:
                 now = time.monotonic()
                 waiting_since = waiting_since or now
-                if self._gone(at, polled.current_offset, now - waiting_since):
+                waited_s = now - waiting_since
+                if at < local and waited_s > TAIL_GRACE_S:
+                    yield from self._elsewhere(at, local)  # and nothing came behind them
+                    at, waiting_since = local, None
+                elif self._gone(at, polled.current_offset, waited_s):
                     return
-                time.sleep(PAUSE_S)
+                else:
+                    time.sleep(PAUSE_S)
             if at < end:
                 coming = ahead.submit(self._poll, at)
             if polled.count and columns.count:
@@ -142,13 +146,22 @@ class RangeFetch:
             1, min(self._options.fetch_messages, self._options.fetch_bytes // per_message)
         )
 
-    def _check_incarnation(self) -> None:
-        found = str(self._connection.topic_state().incarnation)
-        if found != self._wanted.incarnation:
+    def _check_incarnation(self) -> TopicState:
+        state = self._connection.topic_state()
+        if str(state.incarnation) != self._wanted.incarnation:
             raise TopicRecreated(
                 f"topic {self._options.topic_name} was deleted and created again while it was read "
-                f"(now {found}, planned {self._wanted.incarnation})"
+                f"(now {state.incarnation}, planned {self._wanted.incarnation})"
             )
+        return state
+
+    def _local(self, state: TopicState) -> int:
+        """What of the range lies below the messages that the broker had when reading began: up to
+        here.
+        """
+        number = self._wanted.partition
+        kept = state.kept.get(number)
+        return 0 if kept is None else min(self._wanted.end, state.ends[number] - kept.messages)
 
     def _where(self) -> str:
         return f"{self._options.topic_name} partition {self._wanted.partition}"

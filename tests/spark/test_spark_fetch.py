@@ -8,7 +8,7 @@ import pytest
 from iggy_spark import fetch, options
 from iggy_spark.errors import BrokerUnavailable, CorruptReply, DataLoss, TopicRecreated
 from iggy_spark.fetch import RangeFetch
-from iggy_spark.offsets import Incarnation, OffsetRange, TopicState
+from iggy_spark.offsets import Incarnation, Kept, OffsetRange, TopicState
 from iggy_wire import kernel
 from iggy_wire.batch import Message, build
 from iggy_wire.primitives import PollingStrategy
@@ -34,9 +34,9 @@ class Log:
     change: Callable[[bytes], bytes] = lambda data: data
 
     def topic_state(self) -> TopicState:
-        if len(self.incarnations) > 1:
-            return TopicState("s/t", self.incarnations.pop(0), {3: self.end})
-        return TopicState("s/t", self.incarnations[0], {3: self.end})
+        now = self.incarnations.pop(0) if len(self.incarnations) > 1 else self.incarnations[0]
+        kept = Kept(self.end - self.first, 1)
+        return TopicState("s/t", now, {3: self.end}, {3: kept})
 
     def poll(self, partition: int, strategy: PollingStrategy, *, count: int) -> Polled:
         assert partition == 3
@@ -86,6 +86,13 @@ def test_a_range_that_is_gone_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> Non
         read(monkeypatch, Log(first=50), 10, 20)
 
     assert read(monkeypatch, Log(first=50), 10, 20, failOnDataLoss="false") == ([], 10)
+
+
+def test_a_partition_that_is_empty_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataLoss, match=r"offsets 10\u201399 \(90 messages\) are gone"):
+        read(monkeypatch, Log(first=100), 10, 100)
+
+    assert read(monkeypatch, Log(first=100), 10, 100, failOnDataLoss="false") == ([], 90)
 
 
 def test_a_partition_that_ends_below_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
