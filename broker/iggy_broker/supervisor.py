@@ -101,10 +101,10 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
         empty_directory(RealDisk(), str(config.system.path))
         logs.warn(logs.Note("directory_emptied", f"{config.system.path}: emptied, as was asked"))
     current_config_path(config.system.path).unlink(missing_ok=True)
+    state, log = recover(config, RealDisk(), SystemClock())
     if tls_of(config):
         # Before the fork, to be shared, and because a certificate that is none stops the start.
         importlib.import_module("iggy_broker.net.tls").prepare(config)
-    state, log = recover(config, RealDisk(), SystemClock())
     shards_count = config.shards_count(usable_cores())
     counters = SharedCounters(shards_count)
     broker = _Broker(config, shards_count, counters, lock, {}, keys)

@@ -22,10 +22,18 @@ from iggy_wire.batch import Message, build
 from iggy_wire.codes import Operation
 from iggy_wire.dialect import P11
 from iggy_wire.header import EvictionHeader, ReplyHeader
+from iggy_wire.primitives import Consumer as WireConsumer
 from iggy_wire.primitives import Identifier, Partitioning
 from iggy_wire.primitives import PollingStrategy as Strategy
 from iggy_wire.request_base import Request
-from iggy_wire.requests import CreateStream, GetClients, GetStreams, Login, SendMessages
+from iggy_wire.requests import (
+    CreateStream,
+    GetClients,
+    GetStreams,
+    Login,
+    PollMessages,
+    SendMessages,
+)
 from iggy_wire.results import split_result
 from raw_frames import RawClient
 from raw_quic import RawQuic, raw_quic
@@ -34,6 +42,7 @@ from scraped import scrape_until
 T = TypeVar("T")
 
 QUIC = 2  # in lists of clients
+ONE, ALL = WireConsumer.plain(1), Strategy.offset(0)
 PARTITIONS = 4  # both shards own some
 LARGE = 3 << 20
 
@@ -216,6 +225,27 @@ def test_datagrams_of_nobody_are_left_alone(broker: BrokerProcess, stream: str) 
         return header.status
 
     assert served(broker, work) == 0
+
+
+def test_nothing_is_left_of_clients_that_went(broker: BrokerProcess, stream: str) -> None:
+    async def work(client: RawQuic, frames: Frames) -> None:
+        for _ in range(4):
+            await client.exchange(frames.of(sending(stream, 0, os.urandom(500_000))))
+        half = frames.of(sending(stream, 0, os.urandom(100_000)))[:-1]
+        client.send(half)
+        client.send(frames.of(PollMessages(ONE, Identifier(stream), Identifier("t"), 0, ALL, 10)))
+
+    served(broker, work)
+
+    gauges = ("buffers_in_use_bytes", "unread_replies_bytes", "client_queued_bytes")
+    scrape_until(
+        broker,
+        lambda found: (
+            found.value("iggy_transport_connections", transport="quic") == 0
+            and not any(found.sum(f"iggy_{name}") for name in gauges)
+        ),
+        "no connection, no memory",
+    )
 
 
 def test_a_stop_ends_connections_that_have_their_answers(tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ from pathlib import Path
 
 import pytest
 from apache_iggy import Consumer, IggyClient, PollingStrategy, SendMessage, TcpConfig
+from cryptography.hazmat.primitives import hashes
 
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client, Tls, messages
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Partitioning
 from iggy_wire.primitives import PollingStrategy as Strategy
+from raw_quic import raw_quic
 from tls_front import Authority, authority
 
 PARTITIONS = 4  # both shards own some
@@ -139,6 +141,16 @@ def served_fingerprint(broker: BrokerProcess) -> str:
     return hashlib.sha256(shown).hexdigest()
 
 
+def fingerprint_by_quic(broker: BrokerProcess) -> str:
+    async def run() -> str:
+        async with raw_quic(broker.ports["quic"]) as client:
+            shown = client.protocol._quic.tls._peer_certificate
+            assert shown is not None
+            return shown.fingerprint(hashes.SHA256()).hex()
+
+    return asyncio.run(run())
+
+
 def of_file(path: Path) -> str:
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(path.read_text())).hexdigest()
 
@@ -178,21 +190,26 @@ def test_a_changed_secret_counts_for_new_connections_and_a_bad_one_does_not(
         "IGGY_TCP_TLS_SELF_SIGNED": "false",
         "IGGY_TCP_TLS_CERT_FILE": str(secret / "tls.crt"),
         "IGGY_TCP_TLS_KEY_FILE": str(secret / "tls.key"),
+        "IGGY_QUIC_CERTIFICATE_CERT_FILE": str(secret / "tls.crt"),
+        "IGGY_QUIC_CERTIFICATE_KEY_FILE": str(secret / "tls.key"),
     }
+    folder, transports = tmp_path / "broker", ["quic"]
     with (
-        running_broker(tmp_path / "broker", settings=settings, shards=1) as broker,
+        running_broker(folder, settings=settings, shards=1, transports=transports) as broker,
         tls_client(broker, first.pem) as old,
     ):
         assert served_fingerprint(broker) == of_file(first.certificate)
+        assert fingerprint_by_quic(broker) == of_file(first.certificate)
         assert not (broker.data / "tls").exists(), "nobody asked for one of our own"
 
         project(secret, bad, 2)
-        wait_for_event(broker, "certificate_refused", 1)
+        wait_for_event(broker, "certificate_refused", 2)
         assert served_fingerprint(broker) == of_file(first.certificate)
 
         project(secret, second, 3)
-        wait_for_event(broker, "certificate_loaded", 2)
+        wait_for_event(broker, "certificate_loaded", 4)
         assert served_fingerprint(broker) == of_file(second.certificate)
+        assert fingerprint_by_quic(broker) == of_file(second.certificate)
         old.ping()
         with tls_client(broker, second.pem) as new:
             new.ping()

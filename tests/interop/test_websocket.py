@@ -210,6 +210,27 @@ def test_the_answer_to_an_upgrade_comes_before_that_to_a_frame_behind_it(
             assert reader.read(7) == bytes([0x80 | PONG, 5]) + b"early"
 
 
+def test_nothing_is_left_of_clients_that_went(broker: BrokerProcess, stream: str) -> None:
+    with RawWebSocket(broker.ports["websocket"]) as client:
+        client.login()
+        for _ in range(8):
+            client.send(client.frame(sending(stream, 0, os.urandom(LARGE // 2))))
+            assert_served(client)
+        for _ in range(8):
+            client.send(client.frame(polling(stream, 0)))
+        client.socket.sendall(frame(client.frame(sending(stream, 1, bytes(LARGE))))[:-1])
+
+    gauges = ("buffers_in_use_bytes", "unread_replies_bytes", "client_queued_bytes")
+    scrape_until(
+        broker,
+        lambda found: (
+            found.value("iggy_transport_connections", transport="websocket") == 0
+            and not any(found.sum(f"iggy_{name}") for name in gauges)
+        ),
+        "no connection, no memory",
+    )
+
+
 def test_a_stop_says_that_it_goes_away(tmp_path: Path) -> None:
     with (
         running_broker(tmp_path, shards=1, transports=["websocket"]) as broker,
