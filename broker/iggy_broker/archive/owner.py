@@ -46,10 +46,10 @@ def judge(ours: Owner | None, there: Owner | None) -> Claim:
     return Claim.TAKE if ours.generation > there.generation else Claim.TAKEN
 
 
-def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int) -> None:
-    """Make sure that the data directory `root` may copy.
+def look(store: ArchiveStore, disk: Disk, root: str) -> tuple[Claim, Owner | None]:
+    """What the data directory `root` may do, and its note; nothing is written.
 
-    NotOurs, ArchiveError, OSError, StorageFailed.
+    NotOurs, ArchiveError, OSError.
     """
     ours, there = read_note(disk, root), read_owner(store)
     verdict = judge(ours, there)
@@ -60,6 +60,15 @@ def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int) -> None:
             " another one, restore from this one, or, if that directory is no more, remove"
             f" {OWNER_KEY} from it"
         )
+    return verdict, ours
+
+
+def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int) -> None:
+    """At a start: take an archive that is nobody's, or that of a directory before this one.
+
+    NotOurs, ArchiveError, OSError, StorageFailed.
+    """
+    verdict, ours = look(store, disk, root)
     if ours is None:
         ours = successor(None, now_us=now_us)
         write_note(disk, root, ours)

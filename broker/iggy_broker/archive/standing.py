@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
 
-from iggy_broker.archive.owner import NotOurs, claim
+from iggy_broker.archive.owner import NotOurs, claim, look
 from iggy_broker.archive.patience import AGAIN_S_MAX, AGAIN_S_MIN, Patience
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.clock import Clock
@@ -48,6 +48,7 @@ class Standing:
         self._gate = gate
         self._counters = counters
         self._is_ours = True
+        self._is_checked = False
         self._told = Patience()
         self.is_first = True
 
@@ -72,7 +73,8 @@ class Standing:
         while True:
             await asyncio.sleep(max(interval_s, OWNER_LOOK_S_MIN))
             try:
-                await self._claim()
+                # Without a word who has it, it is left alone: its volume may not be mounted now.
+                await self._lane.run(self._look)
             except NotOurs as error:
                 self._is_ours = False
                 self._counters.archiver_checked = 0
@@ -85,7 +87,9 @@ class Standing:
         pause_s = AGAIN_S_MIN
         while True:
             try:
-                await self._lane.run(lambda store, disk: store.check())
+                if not self._is_checked:  # once: it makes a folder that is missing
+                    await self._lane.run(lambda store, disk: store.check())
+                    self._is_checked = True
                 await self._claim()
             except (ArchiveError, OSError) as error:
                 self._tell(error)
@@ -97,6 +101,9 @@ class Standing:
             self._counters.archiver_failing = 0
             self._counters.archiver_checked = 1
             return
+
+    def _look(self, store: ArchiveStore, disk: Disk) -> None:
+        look(store, disk, self._root)
 
     def _claim(self) -> Awaitable[None]:
         return self._lane.run(partial(claim, root=self._root, now_us=self._clock.now_us()))

@@ -14,6 +14,7 @@ from iggy_broker.archive.owner import (
     NotOurs,
     claim,
     judge,
+    look,
     read_note,
     read_owner,
     successor,
@@ -144,6 +145,14 @@ def test_an_archive_goes_from_one_directory_to_the_next() -> None:
     take(next_one)
     with pytest.raises(NotOurs, match="generation 2"):
         take(former)
+
+
+def test_a_look_writes_nothing_to_an_archive_that_is_away() -> None:
+    store, disk = MemoryStore(), new_disk()
+    claim(store, disk, "/data", now_us=5)
+    store.objects.clear()
+    assert look(store, disk, "/data")[0] is Claim.TAKE
+    assert store.objects == {}
 
 
 def new_disk() -> SimulatedDisk:
