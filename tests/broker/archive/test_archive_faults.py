@@ -195,7 +195,7 @@ def test_a_folder_on_another_mount_that_is_full_or_read_only_or_left_in_the_midd
                 os.close(reader)
             assert list(payloads_of(objects_of(FolderStore(archive))).values()) == topic.sent[:12]
             broker.start()
-            assert not left.exists()
+            wait_until(lambda: not left.exists(), "what was left is removed", WITHIN_S)
             topic.wait_until_gone()
             assert broker.stop() == 0, broker.text()
         finally:
