@@ -23,14 +23,19 @@ from cryptography.hazmat.primitives import hashes
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client, Tls, messages
 from iggy_wire.batch import Message
-from iggy_wire.primitives import Partitioning
+from iggy_wire.header import ReplyHeader
+from iggy_wire.primitives import Consumer as WireConsumer
+from iggy_wire.primitives import Identifier, Partitioning
 from iggy_wire.primitives import PollingStrategy as Strategy
+from iggy_wire.requests import PollMessages
+from raw_frames import RawClient
 from raw_quic import raw_quic
 from tls_front import Authority, authority
 
 PARTITIONS = 4  # both shards own some
 LARGE = 3 << 20  # more than one record, and than a socket holds
 WAIT_S = 20.0
+POLLS = 24  # replies of more than all buffers hold
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +130,30 @@ def test_large_messages_go_both_ways_to_the_partitions_of_all_shards(
 
 def tls_client(broker: BrokerProcess, ca: str) -> Client:
     return Client.connect(broker.address, USERNAME, PASSWORD, tls=Tls(ca))
+
+
+def test_replies_wait_for_a_client_that_does_not_read(
+    broker: BrokerProcess, own_cert: Path
+) -> None:
+    stream, payload = f"stream-{uuid.uuid4().hex[:8]}", os.urandom(LARGE)
+    with tls_client(broker, own_cert.read_text()) as client:
+        client.create_stream(stream)
+        client.create_topic(stream, "t", PARTITIONS)
+        for partition in range(PARTITIONS):
+            client.send(stream, "t", Partitioning.partition(partition), [Message(payload)])
+    consumer, names = WireConsumer.plain(1), (Identifier(stream), Identifier("t"))
+    context = ssl.create_default_context(cafile=str(own_cert))
+    with RawClient(broker.tcp_port) as raw:
+        raw.socket = context.wrap_socket(raw.socket, server_hostname="localhost")
+        raw.login()
+        for number in range(POLLS):
+            where = (*names, number % PARTITIONS)
+            raw.send(raw.frame(PollMessages(consumer, *where, Strategy.offset(0), 10)))
+
+        for _ in range(POLLS):
+            header, body = raw.receive()
+            assert isinstance(header, ReplyHeader)
+            assert payload in body
 
 
 def served_fingerprint(broker: BrokerProcess) -> str:
