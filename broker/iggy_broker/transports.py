@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from iggy_broker.config import Config
 from iggy_broker.metrics import SharedCounters
-from iggy_broker.net.connection import Connection
 from iggy_broker.net.context import Services
 from iggy_broker.net.edge import Edge
-from iggy_broker.net.encrypted import TlsConnection
+from iggy_broker.net.v08.first_contact import FirstContact, FirstTlsContact
 from iggy_broker.surroundings import Surroundings
 
 
@@ -52,7 +51,7 @@ async def open_transports(
     contexts = {name: listener.context for name, listener in certificates.items()}
     if config.tcp.enabled:
         context = contexts.get("tcp")
-        kind = Connection if context is None else TlsConnection
+        kind = FirstContact if context is None else FirstTlsContact
         server = await around.listen(listeners["tcp"], lambda: kind(edge), context)
         parts.callback(server.close)
     if "websocket" in listeners:

@@ -1,0 +1,250 @@
+"""A client of the protocol up to 0.8: a layer between its socket and a `Connection`.
+
+To the socket it is the protocol, to the connection the transport. One request is served at a time;
+what comes meanwhile waits, a landing buffer of it at most, and then the socket is not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Generator, Sequence
+from typing import Any, Final, cast
+
+from iggy_broker.net.connection import LOGIN_FRAME_BYTES_MAX, Connection
+from iggy_broker.net.edge import Edge
+from iggy_broker.net.outbox import Outbox, Part
+from iggy_broker.net.v08.dialogue import Dialogue
+from iggy_broker.net.wrapped import WrappedOutbox
+from iggy_broker.storage.partition import FileRange
+from iggy_wire.buffer import Buffer
+from iggy_wire.codes import Command, FrameKind
+from iggy_wire.header import EvictionReason, frame_kind
+from iggy_wire.v08 import frames
+
+PAYLOAD_BYTES_MAX: Final = 10 << 20
+"""Of requests that are no sends (servers up to 0.8)."""
+
+_CLIENT_ID_BYTES: Final = 16
+
+
+class _Replies:
+    """What an outbox does here: replies of 0.11 go to the layer, which says what goes out."""
+
+    __slots__ = ()
+    layer: V08Layer
+
+    @property
+    def is_movable(self) -> bool:
+        """No: another shard would take what comes for 0.11."""
+        return False
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Take one reply. `data` is only lent."""
+        self.layer.answered(bytes(data))
+
+    def send_parts(self, parts: Sequence[Part]) -> None:
+        """Take one reply that is in pieces."""
+        self.layer.answered(
+            b"".join(part.read() if isinstance(part, FileRange) else part for part in parts)
+        )
+
+    def send_raw(self, data: bytes) -> None:
+        """Send what the client understands."""
+        cast(Outbox, super()).send(data)
+
+
+class PlainReplies(_Replies, Outbox):
+    """Straight to the descriptor."""
+
+    __slots__ = ("layer",)
+
+
+class WrappedReplies(_Replies, WrappedOutbox):
+    """Through TLS."""
+
+    __slots__ = ("layer",)
+
+
+class V08Client(Connection):
+    """The connection above the layer."""
+
+    __slots__ = ("_layer",)
+
+    def __init__(self, edge: Edge, layer: V08Layer) -> None:
+        """Not connected yet."""
+        self._layer = layer
+        super().__init__(edge)
+
+    def _outbox(self, transport: asyncio.Transport) -> Outbox:
+        is_plain = transport.get_extra_info("sslcontext") is None
+        outbox = (PlainReplies if is_plain else WrappedReplies)(transport, self._edge.unsent)
+        outbox.layer = self._layer
+        return outbox
+
+    def send_raw(self, data: bytes) -> None:
+        """Send what the client understands, behind what was sent before."""
+        if self._out is not None:
+            assert isinstance(self._out, _Replies)
+            self._out.send_raw(data)
+
+
+class V08Layer(asyncio.BufferedProtocol):
+    """From the moment when the first bytes have told what the client speaks, to its close."""
+
+    __slots__ = ("_above", "_client", "_dialogue", "_edge", "_held", "_steps", "below", "is_paused")
+
+    def __init__(self, edge: Edge, transport: asyncio.Transport, data: bytes) -> None:
+        """Take over a transport, and what came by it already."""
+        self._edge = edge
+        self._client = V08Client(edge, self)
+        self._above = _Above(self)
+        self._dialogue = Dialogue(secrets.token_bytes(_CLIENT_ID_BYTES))
+        self._held = bytearray()  # of requests that are not whole, or not their turn
+        self._steps: Generator[bytearray, Buffer, bytes] | None = None  # of the request in service
+        self.below: asyncio.Transport | None = transport
+        self.is_paused = False
+        transport.set_protocol(self)
+        self._client.connection_made(self._above)
+        self._arrived(data)
+
+    # -- asyncio, from the socket --------------------------------------------------------------
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._edge.landing.pool.let_go(len(self._held))
+        self._held.clear()
+        self._steps = None
+        self.below = None
+        self._client.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._client.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The socket has room again."""
+        self._client.resume_writing()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The landing buffer of the shard."""
+        return self._edge.landing.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Serve what came."""
+        self._arrived(self._edge.landing.view[:nbytes])
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def _arrived(self, data: Buffer) -> None:
+        if not self._edge.landing.pool.hold(len(data)):
+            self._above.abort()
+            return
+        self._held += data
+        self._serve()
+
+    def _serve(self) -> None:
+        """Begin with the next request, if it is whole; read on if none is in service."""
+        while self._steps is None and len(self._held) >= frames.HEAD_BYTES and self._is_open:
+            size_bytes = frames.request_bytes(self._held)
+            if not frames.HEAD_BYTES <= size_bytes <= self._bytes_max():
+                self._edge.count_bad_length(self._client, size_bytes)
+                self._above.abort()
+                return
+            if len(self._held) < size_bytes:
+                break
+            request = bytes(self._held[:size_bytes])
+            del self._held[:size_bytes]
+            self._edge.landing.pool.let_go(size_bytes)
+            self._steps = self._dialogue.serve(request)
+            self._advance(None)
+        if self._is_open and not self.is_paused:
+            assert self.below is not None
+            (self.below.resume_reading if self._steps is None else self.below.pause_reading)()
+
+    def _bytes_max(self) -> int:
+        if self._client.session.user_id is None:
+            return LOGIN_FRAME_BYTES_MAX
+        if frames.request_code(self._held) == Command.SEND_MESSAGES:
+            return self._edge.frame_bytes_max
+        return PAYLOAD_BYTES_MAX
+
+    def _advance(self, reply: bytes | None) -> None:
+        """Go on with the request in service."""
+        steps = self._steps
+        assert steps is not None, "one is in service"
+        try:
+            frame = next(steps) if reply is None else steps.send(reply)
+        except StopIteration as end:
+            self._steps = None
+            self._client.send_raw(end.value)
+            return
+        if reply is None:
+            self._ask(frame)
+        else:  # not from inside the connection, which is in the middle of the frame before
+            self._edge.loop.call_soon(self._ask, frame)
+
+    def _ask(self, frame: bytearray) -> None:
+        if self._is_open:
+            self._client.feed(memoryview(frame))
+
+    def answered(self, reply: bytes) -> None:
+        """The connection has a reply, or ends the session of a client that was silent."""
+        is_evicted = frame_kind(reply) == FrameKind.EVICTION
+        if self._steps is None or (is_evicted and reply[-1] == EvictionReason.STALE_CLIENT):
+            self._dialogue.evicted()  # this protocol has no words for what nobody asked
+            return
+        self._advance(reply)
+        if self._steps is None:
+            self._edge.loop.call_soon(self._serve)
+
+    @property
+    def _is_open(self) -> bool:
+        return self.below is not None and not self.below.is_closing()
+
+    def go_on(self) -> None:
+        """The connection reads again."""
+        if self._is_open:
+            self._serve()
+
+
+class _Above(asyncio.Transport):
+    """What the connection takes for its transport."""
+
+    __slots__ = ("_layer",)
+
+    def __init__(self, layer: V08Layer) -> None:
+        super().__init__()
+        self._layer = layer
+
+    @property
+    def _below(self) -> asyncio.Transport:
+        assert self._layer.below is not None, "the connection forgets us when it is lost"
+        return self._layer.below
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._below.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._layer.below is None or self._below.is_closing()
+
+    def close(self) -> None:
+        self._below.close()
+
+    def abort(self) -> None:
+        self._below.abort()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._below.write(data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._below.set_write_buffer_limits(high, low)
+
+    def pause_reading(self) -> None:
+        self._layer.is_paused = True
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._layer.is_paused = False
+        # Not from inside the connection, which is in the middle of something.
+        asyncio.get_running_loop().call_soon(self._layer.go_on)
