@@ -25,7 +25,9 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 
 from iggy_broker.config_transports import Quic
+from iggy_broker.errors import CertificateError
 from iggy_broker.logs import event
+from iggy_broker.net.certificates import Pair
 from iggy_broker.net.connection import LOGIN_FRAME_BYTES_MAX, Connection
 from iggy_broker.net.edge import Edge
 from iggy_broker.net.outbox import Outbox, Part
@@ -352,8 +354,8 @@ class QuicDoor(QuicServer):
             max_datagram_size=settings.initial_mtu_bytes,
         )
         super().__init__(configuration=configuration, create_protocol=self._new)
-        self._follow(certificate)
-        certificate.on_changed = partial(self._follow, certificate)
+        self._use(certificate.pair)
+        certificate.on_changed = self._use
 
     def datagram_received(self, data: bytes | str, addr: _Address) -> None:
         """Let the library read it; what it found is served outside of its hands."""
@@ -387,9 +389,12 @@ class QuicDoor(QuicServer):
         self.layers.add(layer)
         return layer
 
-    def _follow(self, certificate: ListenerTls) -> None:
+    def _use(self, pair: Pair) -> None:
         loaded = QuicConfiguration(is_client=False)
-        loaded.load_cert_chain(certificate.pair.cert, certificate.pair.key)
+        try:
+            loaded.load_cert_chain(pair.cert, pair.key)
+        except (OSError, ValueError, TypeError) as error:  # as its library says: no key, a new kind
+            raise CertificateError(f"{pair.key}: of no use for QUIC: {error}") from None
         mine = self._configuration
         mine.certificate, mine.private_key = loaded.certificate, loaded.private_key
         mine.certificate_chain = loaded.certificate_chain

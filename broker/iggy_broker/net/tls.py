@@ -66,7 +66,8 @@ class ListenerTls:
         self.name = name
         self.reloads = 0
         self.refusals = 0  # files that could not be used
-        self.on_changed: Callable[[], None] = lambda: None  # for who uses the files otherwise
+        # For who uses the files in another way; CertificateError if they are of no use there.
+        self.on_changed: Callable[[Pair], None] = lambda pair: None
         self._settings = settings
         self._root = root
         self._tells = tells
@@ -85,15 +86,16 @@ class ListenerTls:
             return
         self._stamp = stamp
         try:
-            self.pair, self.facts, self._current = self._read()
+            pair, facts, context = self._read()
+            self.on_changed(pair)
         except CertificateError as error:
             self.refusals += 1
             if self._tells:
                 told = event("certificate_refused", listener=self.name)
                 logger.error("! the certificate before stays in use: %s", error, extra=told)
             return
+        self.pair, self.facts, self._current = pair, facts, context
         self.reloads += 1
-        self.on_changed()
         self._tell()
 
     def _read(self) -> tuple[Pair, Facts, ssl.SSLContext]:

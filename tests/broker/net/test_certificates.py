@@ -14,7 +14,14 @@ from iggy_broker.config import Config
 from iggy_broker.config_transports import Tls
 from iggy_broker.errors import CertificateError
 from iggy_broker.net import certificates
-from iggy_broker.net.certificates import RENEW_BEFORE, ensure_own, facts_of, names_of, own_pair
+from iggy_broker.net.certificates import (
+    RENEW_BEFORE,
+    Pair,
+    ensure_own,
+    facts_of,
+    names_of,
+    own_pair,
+)
 from iggy_broker.net.tls import ListenerTls, prepare
 from tls_front import Authority, authority
 
@@ -174,6 +181,27 @@ def test_files_that_cannot_be_used_are_refused_at_start_and_ignored_later(
     handshake(listener.context, trusting(made.certificate))
     with pytest.raises(CertificateError, match=words):
         ListenerTls("tcp", settings(*files), tmp_path)
+
+
+def test_files_that_are_of_no_use_elsewhere_change_nothing(
+    tmp_path: Path, made: Authority, other: Authority
+) -> None:
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+    files[0].write_bytes(made.certificate.read_bytes())
+    files[1].write_bytes(made.key.read_bytes())
+    listener = ListenerTls("quic", settings(*files), tmp_path)
+
+    def refuse(pair: Pair) -> None:
+        raise CertificateError(f"{pair.key}: of no use")
+
+    listener.on_changed = refuse
+    files[0].write_bytes(other.certificate.read_bytes())
+    files[1].write_bytes(other.key.read_bytes())
+    listener.look()
+
+    assert (listener.reloads, listener.refusals) == (0, 1)
+    assert listener.facts == facts_of(made.certificate)
+    handshake(listener.context, trusting(made.certificate))
 
 
 def test_files_that_vanish_change_nothing(tmp_path: Path, made: Authority) -> None:
