@@ -32,6 +32,8 @@ _OWN: Final = (
         "enabled", "kind", "archive_expired", "continuous", "interval", "path", "disk_", "s3_",
     )),
 )  # fmt: skip
+_OFF: Final = ("IGGY_WEBSOCKET_ENABLED", "IGGY_QUIC_ENABLED")
+"""No Service leads there; `spec.config` may turn them on."""
 _KEY: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 _PREFIX: Final = "IGGY_"
 _ID_MIN: Final = 1
@@ -41,12 +43,14 @@ def settings(broker: Broker) -> dict[str, str]:
     """What the operator sets, by environment variable."""
     grace_s = broker.spec.get("podTemplate", {}).get("terminationGracePeriodSeconds", GRACE_S)
     advertised = broker.spec["listeners"].get("advertisedAddress")
+    further = further_settings(broker)
     return {
         **({"IGGY_TCP_ADVERTISED_ADDRESS": advertised} if advertised else {}),
         "IGGY_SYSTEM_PATH": DATA_FOLDER,
         "IGGY_TCP_ADDRESS": f"0.0.0.0:{TCP_PORT}",
         "IGGY_HTTP_ADDRESS": f"0.0.0.0:{HTTP_PORT}",
         "IGGY_MONITORING_ADDRESS": f"0.0.0.0:{MONITORING_PORT}",
+        **{name: "false" for name in _OFF if name not in further},
         "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": str(shards_count(broker)),
         "IGGY_SYSTEM_SHARDING_SHUTDOWN_DRAIN_TIMEOUT": f"{max(1, grace_s - STOP_REST_S)} s",
         # An unknown key of `spec.config` ends the start: a warning in a log would go unseen.
