@@ -2,7 +2,8 @@
 
 `COMPILED` tells which implementation answers. The environment variable IGGYKUBE_PURE=1 forces the
 plain one. Every function takes any contiguous buffer: bytes, bytearray, memoryview, mmap; only
-`admit`, `seal` and `unmask` write to theirs. Functions never read outside the buffer, whatever its bytes say.
+`admit`, `seal` and `unmask` write to theirs. Functions never read outside the buffer, whatever its
+bytes say.
 
 A region is stored batches, one after another. Faults of an incoming batch are error numbers
 (Iggy protocol 0.11: 4 format, 4009 count, 4027 and 4039 checksums, 4101 reserved bytes) because
