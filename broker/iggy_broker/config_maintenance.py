@@ -133,6 +133,15 @@ class ArchiverS3(Section, frozen=True):
             "of its host. auto: path with an endpoint, else virtual.",
         ),
     ] = "auto"
+    tmp_upload_dir: Annotated[
+        str,
+        Setting(
+            values.text,
+            "Folder on this machine where an upload is copied first and sent from. A start empties "
+            "it of copies. Empty: segments are sent from where they are, which takes no room.",
+            aliases=("archiver.s3.tmp_upload_dir",),
+        ),
+    ] = ""
     access_key_id: Annotated[
         Secret,
         Setting(

@@ -37,9 +37,6 @@ _NAMES: Final[dict[str, str]] = {
     "message_bus": "max_batch peer_queue_capacity reconnect_period close_peer_timeout close_grace "
     "handshake_grace",
     "data_maintenance.messages": "archiver_enabled",
-    # Not needed: what is sent to a bucket is read where it is, since no byte of it changes.
-    "data_maintenance.archiver.s3": "tmp_upload_dir",
-    "archiver.s3": "tmp_upload_dir",
     "cluster": "enabled name nodes heartbeat_timeout commit_broadcast_interval "
     "prepare_retransmit_interval view_change_retransmit_interval view_change_status_timeout "
     "request_start_view_retransmit_interval view_probe_attempts_max repair_retry_interval "

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from iggy_broker.archive.bucket import BucketPlace, BucketStore
 from iggy_broker.archive.folder import FolderStore
+from iggy_broker.archive.staging import StagedBucket
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.config_maintenance import S3, Archiver
 
@@ -26,6 +27,8 @@ def open_store(settings: Archiver, data: Path) -> ArchiveStore:
         secret_access_key=given.secret_access_key,
     )
     try:
+        if given.tmp_upload_dir:
+            return StagedBucket(place, Path(given.tmp_upload_dir).expanduser())
         return BucketStore(place)
     except ImportError as error:
         raise ArchiveError(f"{error}; install it with: pip install 'iggykube[archive]'") from error

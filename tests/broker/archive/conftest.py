@@ -10,6 +10,7 @@ import pytest
 
 from iggy_broker.archive.bucket import BucketPlace, BucketStore
 from iggy_broker.archive.folder import FolderStore
+from iggy_broker.archive.staging import StagedBucket
 from iggy_broker.archive.store import ArchiveStore
 from object_store import ACCESS_KEY, SECRET_KEY, ObjectStore, running_object_store
 
@@ -41,10 +42,11 @@ def place(object_store: ObjectStore) -> BucketPlace:
     )
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", "bucket", "staged"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
     if request.param == "folder":
         store = FolderStore(tmp_path / "archive")
         store.check()
         return store
-    return BucketStore(request.getfixturevalue("place"))
+    place = request.getfixturevalue("place")
+    return BucketStore(place) if request.param == "bucket" else StagedBucket(place, tmp_path)

@@ -12,6 +12,7 @@ import pytest
 
 from iggy_broker.archive.bucket import PART_BYTES, BucketPlace, BucketStore
 from iggy_broker.archive.folder import UNFINISHED, FolderStore
+from iggy_broker.archive.staging import STAGED, StagedBucket
 from iggy_broker.archive.store import ArchiveError, ArchiveStore, digest, put_bytes
 from object_store import ObjectStore
 from played_server import LOST, Reply
@@ -108,6 +109,7 @@ def test_a_full_folder_keeps_no_half_copy(tmp_path: Path) -> None:
 import resource, sys
 from pathlib import Path
 from iggy_broker.archive.folder import FolderStore
+from iggy_broker.archive.staging import STAGED, StagedBucket
 from iggy_broker.archive.store import ArchiveError, put_bytes
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 store = FolderStore(Path({str(tmp_path)!r}))
@@ -243,3 +245,47 @@ def test_where_a_buckets_name_stands(wish: dict[str, str], address: str) -> None
     store = BucketStore(BucketPlace("abc", access_key_id="a", secret_access_key="b", **wish))
     place = {"Bucket": "abc", "Key": KEY}
     assert store._client.generate_presigned_url("get_object", Params=place).startswith(address)
+
+
+def test_an_upload_is_sent_from_the_folder_and_leaves_nothing(
+    place: BucketPlace, tmp_path: Path
+) -> None:
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    (folder / f"left{STAGED}").write_bytes(b"of a run that was killed")
+    (folder / "mine").write_bytes(b"kept")
+    store = StagedBucket(place, folder)
+    store.check()
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+    seen: list[set[str]] = []
+
+    def read(size: int, at: int) -> bytes:
+        seen.append({path.suffix for path in folder.iterdir()})
+        return LARGE[at : at + size]
+
+    store.put(KEY, read, len(LARGE))
+    assert content(store, KEY) == LARGE
+    assert len(seen) == 3, "once, in blocks"
+    assert all(STAGED in suffixes for suffixes in seen)
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
+def test_an_upload_that_fails_leaves_nothing_in_the_folder(
+    place: BucketPlace, tmp_path: Path
+) -> None:
+    store = StagedBucket(replace(place, secret_access_key="another"), tmp_path)
+    with pytest.raises(ArchiveError):
+        put_bytes(store, KEY, b"data")
+    with pytest.raises(OSError, match="cannot be read"):
+        store.put(KEY, _unreadable, 4)
+    assert not list(tmp_path.iterdir())
+    blocked = tmp_path / "file"
+    blocked.write_bytes(b"")
+    with pytest.raises(ArchiveError, match=r"tmp_upload_dir .*file is not to be had"):
+        StagedBucket(place, blocked).check()
+    with pytest.raises(ArchiveError, match=r"tmp_upload_dir .*file takes no copy"):
+        put_bytes(StagedBucket(place, blocked), KEY, b"data")
+
+
+def _unreadable(size: int, at: int) -> bytes:
+    raise OSError(f"{size} bytes at {at} cannot be read")
