@@ -100,7 +100,7 @@ def test_a_gzip_file_of_several_parts_is_one() -> None:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (gzip.compress(b"text" * 100)[:-9], "x.gz ends within its compressed data"),
+        (gzip.compress(b"text" * 100, mtime=0)[:-9], "x.gz ends within its compressed data"),
         (b"no gzip", "x.gz is no gzip file"),
     ],
 )
