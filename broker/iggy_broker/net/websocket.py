@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from iggy_broker.config_transports import WebSocketSettings
 from iggy_broker.logs import event
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.edge import Edge
+from iggy_broker.net.layer import Above, Layer
 from iggy_broker.net.outbox import Outbox, Part
 from iggy_broker.net.session import Transport
 from iggy_broker.net.websocket_frames import (
@@ -96,21 +97,20 @@ class WebSocketClient(Connection):
             self._out.send_raw(data)
 
 
-class WebSocket(asyncio.BufferedProtocol):
+class WebSocket(Layer):
     """The layer of one client, from accept to close."""
 
-    __slots__ = ("_above", "_client", "_edge", "_held", "_reader", "_request", "below", "is_paused")
+    __slots__ = ("_above", "_edge", "_held", "_reader", "_request")
+    _client: WebSocketClient
 
     def __init__(self, edge: Edge, limits: Limits) -> None:
         """Not connected yet."""
+        super().__init__(WebSocketClient(edge))
         self._edge = edge
-        self._client = WebSocketClient(edge)
-        self._above = _Above(self)
+        self._above = Above(self)
         self._reader = Reader(limits)
         self._request: bytearray | None = bytearray()  # of the upgrade; None: it is done
         self._held: memoryview | None = None  # payload that the connection had no memory for
-        self.below: asyncio.Transport | None = None
-        self.is_paused = False
 
     # -- asyncio, from the socket --------------------------------------------------------------
 
@@ -124,14 +124,6 @@ class WebSocket(asyncio.BufferedProtocol):
         self._let_go()
         self.below = None
         self._client.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """The client does not read."""
-        self._client.pause_writing()
-
-    def resume_writing(self) -> None:
-        """The socket has room again."""
-        self._client.resume_writing()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The landing buffer of the shard."""
@@ -231,48 +223,6 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._request is None:
             self._client.send_raw(closing(CloseCode.GOING_AWAY))
         self.below.close()
-
-
-class _Above(asyncio.Transport):
-    """What the connection takes for its transport."""
-
-    __slots__ = ("_layer",)
-
-    def __init__(self, layer: WebSocket) -> None:
-        super().__init__()
-        self._layer = layer
-
-    @property
-    def _below(self) -> asyncio.Transport:
-        assert self._layer.below is not None, "the connection forgets us when it is lost"
-        return self._layer.below
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._below.get_extra_info(name, default)
-
-    def is_closing(self) -> bool:
-        return self._layer.below is None or self._below.is_closing()
-
-    def close(self) -> None:
-        self._layer.say_goodbye()
-
-    def abort(self) -> None:
-        self._below.abort()
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._below.write(data)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._below.set_write_buffer_limits(high, low)
-
-    def pause_reading(self) -> None:
-        self._layer.is_paused = True
-        self._below.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._layer.is_paused = False
-        # Not from inside the connection, which is in the middle of something.
-        asyncio.get_running_loop().call_soon(self._layer.go_on)
 
 
 def limits_of(settings: WebSocketSettings, frame_bytes_max: int) -> Limits:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Generator, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from iggy_broker.net.connection import LOGIN_FRAME_BYTES_MAX, Connection
 from iggy_broker.net.edge import Edge
+from iggy_broker.net.layer import Above, Layer
 from iggy_broker.net.outbox import Outbox, Part
 from iggy_broker.net.v08.dialogue import Dialogue
 from iggy_broker.net.wrapped import WrappedOutbox
@@ -89,21 +90,21 @@ class V08Client(Connection):
             self._out.send_raw(data)
 
 
-class V08Layer(asyncio.BufferedProtocol):
+class V08Layer(Layer):
     """From the moment when the first bytes have told what the client speaks, to its close."""
 
-    __slots__ = ("_above", "_client", "_dialogue", "_edge", "_held", "_steps", "below", "is_paused")
+    __slots__ = ("_above", "_dialogue", "_edge", "_held", "_steps")
+    _client: V08Client
 
     def __init__(self, edge: Edge, transport: asyncio.Transport, data: bytes) -> None:
         """Take over a transport, and what came by it already."""
+        super().__init__(V08Client(edge, self))
         self._edge = edge
-        self._client = V08Client(edge, self)
-        self._above = _Above(self)
+        self._above = Above(self)
         self._dialogue = Dialogue(secrets.token_bytes(_CLIENT_ID_BYTES))
         self._held = bytearray()  # of requests that are not whole, or not their turn
         self._steps: Generator[bytearray, Buffer, bytes] | None = None  # of the request in service
-        self.below: asyncio.Transport | None = transport
-        self.is_paused = False
+        self.below = transport
         transport.set_protocol(self)
         self._client.connection_made(self._above)
         self._arrived(data)
@@ -117,14 +118,6 @@ class V08Layer(asyncio.BufferedProtocol):
         self._steps = None
         self.below = None
         self._client.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """The client does not read."""
-        self._client.pause_writing()
-
-    def resume_writing(self) -> None:
-        """The socket has room again."""
-        self._client.resume_writing()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The landing buffer of the shard."""
@@ -145,7 +138,7 @@ class V08Layer(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Begin with the next request, if it is whole; read on if none is in service."""
-        while self._steps is None and len(self._held) >= frames.HEAD_BYTES and self._is_open:
+        while self._steps is None and len(self._held) >= frames.HEAD_BYTES and self.is_open:
             size_bytes = frames.request_bytes(self._held)
             if not frames.HEAD_BYTES <= size_bytes <= self._bytes_max():
                 self._edge.count_bad_length(self._client, size_bytes)
@@ -158,7 +151,7 @@ class V08Layer(asyncio.BufferedProtocol):
             self._edge.landing.pool.let_go(size_bytes)
             self._steps = self._dialogue.serve(request)
             self._advance(None)
-        if self._is_open and not self.is_paused:
+        if self.is_open and not self.is_paused:
             assert self.below is not None
             (self.below.resume_reading if self._steps is None else self.below.pause_reading)()
 
@@ -185,7 +178,7 @@ class V08Layer(asyncio.BufferedProtocol):
             self._edge.loop.call_soon(self._ask, frame)
 
     def _ask(self, frame: bytearray) -> None:
-        if self._is_open:
+        if self.is_open:
             self._client.feed(memoryview(frame))
 
     def answered(self, reply: bytes) -> None:
@@ -198,53 +191,12 @@ class V08Layer(asyncio.BufferedProtocol):
         if self._steps is None:
             self._edge.loop.call_soon(self._serve)
 
-    @property
-    def _is_open(self) -> bool:
-        return self.below is not None and not self.below.is_closing()
-
     def go_on(self) -> None:
-        """The connection reads again."""
-        if self._is_open:
+        """Serve what came meanwhile."""
+        if self.is_open:
             self._serve()
 
-
-class _Above(asyncio.Transport):
-    """What the connection takes for its transport."""
-
-    __slots__ = ("_layer",)
-
-    def __init__(self, layer: V08Layer) -> None:
-        super().__init__()
-        self._layer = layer
-
-    @property
-    def _below(self) -> asyncio.Transport:
-        assert self._layer.below is not None, "the connection forgets us when it is lost"
-        return self._layer.below
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._below.get_extra_info(name, default)
-
-    def is_closing(self) -> bool:
-        return self._layer.below is None or self._below.is_closing()
-
-    def close(self) -> None:
-        self._below.close()
-
-    def abort(self) -> None:
-        self._below.abort()
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._below.write(data)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._below.set_write_buffer_limits(high, low)
-
-    def pause_reading(self) -> None:
-        self._layer.is_paused = True
-        self._below.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._layer.is_paused = False
-        # Not from inside the connection, which is in the middle of something.
-        asyncio.get_running_loop().call_soon(self._layer.go_on)
+    def say_goodbye(self) -> None:
+        """There are no words for it."""
+        if self.below is not None:
+            self.below.close()
