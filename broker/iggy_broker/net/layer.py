@@ -1,4 +1,4 @@
-"""Between a socket and a `Connection`: for the one it is the protocol, for the other the transport."""
+"""Between a socket and a `Connection`: to the one the protocol, to the other the transport."""
 
 from __future__ import annotations
 
