@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from apache_iggy import Consumer, IggyClient, PollingStrategy, QuicConfig, SendMessage
+from apache_iggy import QuicConfig
 
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import messages
@@ -35,6 +35,7 @@ from iggy_wire.requests import (
     SendMessages,
 )
 from iggy_wire.results import split_result
+from official_round import sent_and_polled
 from raw_frames import RawClient
 from raw_quic import RawQuic, raw_quic
 from scraped import scrape_until
@@ -66,28 +67,8 @@ def stream(broker: BrokerProcess) -> str:
 def test_the_official_client_sends_and_polls(broker: BrokerProcess, stream: str) -> None:
     texts = ["small", "x" * LARGE, "last"]
 
-    async def run() -> list[list[str]]:
-        address = f"127.0.0.1:{broker.ports['quic']}"
-        client = IggyClient(QuicConfig(server_address=address))
-        await client.connect()
-        await client.login_user(USERNAME, PASSWORD)
-        found = []
-        for partition in range(PARTITIONS):
-            sent = [SendMessage(text) for text in texts]
-            await client.send_messages(stream, "t", partition, sent)
-            polled = await client.poll_messages(
-                stream,
-                "t",
-                consumer=Consumer.Single("reader"),
-                polling_strategy=PollingStrategy.First(),
-                count=10,
-                auto_commit=True,
-                partition_id=partition,
-            )
-            found.append([message.payload().decode() for message in polled])
-        return found
-
-    assert asyncio.run(run()) == [texts] * PARTITIONS
+    config = QuicConfig(server_address=f"127.0.0.1:{broker.ports['quic']}")
+    assert sent_and_polled(config, stream, PARTITIONS, texts) == [texts] * PARTITIONS
     with broker.client() as admin:
         polled = admin.poll(stream, "t", 0, strategy=Strategy.offset(0), count=10)
         assert [message.payload.decode() for message in messages(polled)] == texts

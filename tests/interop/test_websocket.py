@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import uuid
@@ -10,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_iggy import Consumer, IggyClient, PollingStrategy, SendMessage, WebSocketConfig
+from apache_iggy import WebSocketConfig
 
-from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
+from broker_process import BrokerProcess, running_broker
 from iggy_client import messages
 from iggy_wire import replies
 from iggy_wire.batch import Message, build
@@ -22,6 +21,7 @@ from iggy_wire.primitives import Consumer as WireConsumer
 from iggy_wire.primitives import Identifier, Partitioning
 from iggy_wire.primitives import PollingStrategy as Strategy
 from iggy_wire.requests import GetClients, GetMe, PollMessages, SendMessages
+from official_round import sent_and_polled
 from raw_frames import ANSWER_S
 from raw_websocket import CLOSE, PING, PONG, TEXT, RawWebSocket, frame, upgrade
 from scraped import scrape_until
@@ -73,28 +73,8 @@ def polling(stream: str, partition: int) -> PollMessages:
 def test_the_official_client_sends_and_polls(broker: BrokerProcess, stream: str) -> None:
     texts = ["small", "x" * LARGE, "last"]
 
-    async def run() -> list[list[str]]:
-        address = f"127.0.0.1:{broker.ports['websocket']}"
-        client = IggyClient(WebSocketConfig(server_address=address))
-        await client.connect()
-        await client.login_user(USERNAME, PASSWORD)
-        found = []
-        for partition in range(PARTITIONS):
-            sent = [SendMessage(text) for text in texts]
-            await client.send_messages(stream, "t", partition, sent)
-            polled = await client.poll_messages(
-                stream,
-                "t",
-                consumer=Consumer.Single("reader"),
-                polling_strategy=PollingStrategy.First(),
-                count=10,
-                auto_commit=True,
-                partition_id=partition,
-            )
-            found.append([message.payload().decode() for message in polled])
-        return found
-
-    assert asyncio.run(run()) == [texts] * PARTITIONS
+    config = WebSocketConfig(server_address=f"127.0.0.1:{broker.ports['websocket']}")
+    assert sent_and_polled(config, stream, PARTITIONS, texts) == [texts] * PARTITIONS
     with broker.client() as admin:
         polled = admin.poll(stream, "t", 0, strategy=Strategy.offset(0), count=10)
         assert [message.payload.decode() for message in messages(polled)] == texts

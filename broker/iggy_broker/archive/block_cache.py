@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from iggy_broker.archive.blocks import Block
-from iggy_broker.storage.older import Life
+from iggy_broker.storage.gate import Place
 
 
 class LifeKey(NamedTuple):
@@ -25,7 +25,7 @@ class BlockKey(NamedTuple):
     position: int
 
 
-def key_of(place: Life) -> LifeKey:
+def key_of(place: Place) -> LifeKey:
     """As a key."""
     return LifeKey(place.folder, place.incarnation, place.purges)
 

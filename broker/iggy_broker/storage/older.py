@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from iggy_broker.errors import Reject
+from iggy_broker.storage.gate import Place
 from iggy_broker.storage.segment import Part
 from iggy_wire.errors import ErrorCode
 
@@ -20,27 +21,11 @@ class NotHere(Reject):
         self.ready = ready
 
 
-class Life(Protocol):
-    """A partition, as `values.PartitionPlace`."""
-
-    @property
-    def folder(self) -> str:
-        """Where it is."""
-
-    @property
-    def incarnation(self) -> int:
-        """Which partition of that name."""
-
-    @property
-    def purges(self) -> int:
-        """How often it was emptied."""
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is wanted of the messages below offset `end`, where the log begins."""
 
-    place: Life
+    place: Place
     end: int
     count: int
     bytes_max: int
