@@ -21,7 +21,7 @@ from pymongo.errors import (
 from iggy_spark import blocks, credentials
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.retry import TransientError
-from iggy_spark.sinks.web_login import FORBIDDEN, Denied
+from iggy_spark.sinks.web_login import FORBIDDEN, Denied, tls
 
 CONNECT_TIMEOUT_MS: Final = 10_000
 ANSWER_TIMEOUT_MS: Final = 60_000
@@ -58,6 +58,8 @@ def connect(settings: blocks.Mongo) -> MongoClient[Document]:
         ca = Path(settings.ca_path) / "ca.crt"
         if not ca.is_file():
             raise OptionError(f"mongo.caPath: {ca} is not there")
+        # Here, since PyMongo's own word for it depends on whether pyOpenSSL is installed.
+        tls("mongo", settings.ca_path)
         options |= {"tls": True, "tlsCAFile": str(ca)}
     try:
         return MongoClient(
@@ -71,8 +73,6 @@ def connect(settings: blocks.Mongo) -> MongoClient[Document]:
         )
     except (ConfigurationError, ValueError, TypeError) as error:
         raise OptionError(f"mongo.url: {shown(settings)} cannot be used: {error}") from error
-    except OSError as error:  # of the certificate
-        raise OptionError(f"mongo.caPath: {settings.ca_path} cannot be used: {error}") from error
 
 
 def collection_of(client: MongoClient[Document], settings: blocks.Mongo) -> Collection[Document]:
