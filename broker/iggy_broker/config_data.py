@@ -62,7 +62,8 @@ class PartitionDefaults(Section, frozen=True):
         Setting(
             values.whole(1, _COUNT_MAX),
             "With enforce_fsync: the request that leaves so many messages unsynced waits for a "
-            "sync; 1 means all. At most one message less is lost to a power cut.",
+            "sync; 1 means all. At most one message less is lost to a power cut. A topic that has "
+            "its own number begins to sync then, also without it, and no request waits.",
         ),
     ] = 1024
     size_of_messages_required_to_save_bytes: Annotated[

@@ -16,7 +16,7 @@ from iggy_broker.logs import Note
 from iggy_broker.metadata.assignment import Handover
 from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.metadata.model import Placed, State
-from iggy_broker.metadata.options import TopicSettings, settings_of_topic
+from iggy_broker.metadata.options import TopicSettings, save_messages, settings_of_topic
 from iggy_broker.metadata.placement import pack, shard_of
 from iggy_broker.storage.checking import check_now, publish_damage
 from iggy_broker.storage.closing import close_all
@@ -222,6 +222,7 @@ class OwnedPartitions:
             offsets_persisted=settings.offsets_persisted,
             sync_messages=settings.sync_messages,
             sync_bytes=settings.sync_bytes,
+            save_messages=save_messages(topic, settings),
             validate_checksum=self._system.partition.validate_checksum,
             window=window_of(self._system.message_deduplication, stream.name, topic.name),
         )

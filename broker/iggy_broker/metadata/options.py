@@ -227,6 +227,17 @@ def settings_of_topic(topic: Topic, node: TopicSettings) -> TopicSettings:
     return settings_of(topic.options, node, topic.defaults)
 
 
+def save_messages(topic: Topic, settings: TopicSettings) -> int | None:
+    """How many unsynced messages begin a sync that no send waits for; None: the saver's pass does.
+
+    Only a topic asks for that, and only one whose sends never wait. A node's number is for
+    `enforce_fsync`: it would make every topic sync that nobody wants on the disk soon.
+    """
+    is_asked = any(option.key == "messages_required_to_save" for option in topic.options)
+    waits = settings.persisted or settings.enforce_fsync
+    return settings.messages_required_to_save if is_asked and not waits else None
+
+
 @functools.lru_cache(maxsize=REMEMBERED_MAX)
 def settings_of(
     options: Options, node: TopicSettings, defaults: Defaults | None = None

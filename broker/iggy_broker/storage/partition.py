@@ -192,10 +192,18 @@ class Partition:
         if self._persisted:
             self.must_wait, visible = True, log.synced_next_offset
         else:
-            self.must_wait = self._options.is_due(log.unsynced_messages, log.unsynced_bytes)
-            visible = log.next_offset
+            self.must_wait, visible = self._is_due(), log.next_offset
         self._slot.appended(log.size_bytes, log.next_offset, visible)
         return base_offset
+
+    def _is_due(self) -> bool:
+        """Whether the append waits for a sync. Where none does it may be time to begin one."""
+        options, unsynced = self._options, self.log.unsynced_messages
+        if options.save_messages is not None and unsynced >= options.save_messages:
+            self.save()
+        if options.sync_messages is not None and unsynced >= options.sync_messages:
+            return True
+        return options.sync_bytes is not None and self.log.unsynced_bytes >= options.sync_bytes
 
     def wait_durable(self) -> "asyncio.Future[None]":
         """Done when all that was appended or stored so far is on the disk; StorageFailed if not."""

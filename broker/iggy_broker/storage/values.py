@@ -53,15 +53,9 @@ class PartitionOptions:
     offsets_persisted: bool = False  # the same for stored consumer offsets
     sync_messages: int | None = None  # the append that leaves so many unsynced waits for a sync
     sync_bytes: int | None = None  # the same in bytes
+    save_messages: int | None = None  # the append that leaves so many begins a sync and waits not
     validate_checksum: bool = True  # bytes of an earlier process are verified at first read
     window: WindowOptions | None = None  # messages that were sent before are left out
-
-    def is_due(self, unsynced_messages: int, unsynced_bytes: int) -> bool:
-        """Whether so much must not stay unsynced."""
-        messages, size_bytes = self.sync_messages, self.sync_bytes
-        if messages is not None and unsynced_messages >= messages:
-            return True
-        return size_bytes is not None and unsynced_bytes >= size_bytes
 
 
 @dataclass(frozen=True, slots=True)

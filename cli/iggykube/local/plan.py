@@ -103,6 +103,8 @@ def broker_variables(folders: Folders, ports: Ports, password: str) -> dict[str,
         "IGGY_TCP_ADDRESS": ports.address,
         "IGGY_HTTP_ADDRESS": ports.http_address,
         "IGGY_MONITORING_ADDRESS": ports.monitoring_address,
+        # The profile Balanced of a topic promises a second.
+        "IGGY_SYSTEM_PARTITION_MESSAGE_SAVER_INTERVAL": "1 s",
         # Their ports are fixed, and instances run side by side; `spec.config` turns them on.
         "IGGY_WEBSOCKET_ENABLED": "false",
         "IGGY_QUIC_ENABLED": "false",

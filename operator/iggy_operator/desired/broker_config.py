@@ -32,8 +32,14 @@ _OWN: Final = (
         "enabled", "kind", "archive_expired", "continuous", "interval", "path", "disk_", "s3_",
     )),
 )  # fmt: skip
-_OFF: Final = ("IGGY_WEBSOCKET_ENABLED", "IGGY_QUIC_ENABLED")
-"""No Service leads there; `spec.config` may turn them on."""
+_DEFAULTS: Final = {
+    # The profile Balanced of a topic promises a second.
+    "IGGY_SYSTEM_PARTITION_MESSAGE_SAVER_INTERVAL": "1 s",
+    # No Service leads there.
+    "IGGY_WEBSOCKET_ENABLED": "false",
+    "IGGY_QUIC_ENABLED": "false",
+}
+"""What `spec.config` may say otherwise."""
 _KEY: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 _PREFIX: Final = "IGGY_"
 _ID_MIN: Final = 1
@@ -50,7 +56,7 @@ def settings(broker: Broker) -> dict[str, str]:
         "IGGY_TCP_ADDRESS": f"0.0.0.0:{TCP_PORT}",
         "IGGY_HTTP_ADDRESS": f"0.0.0.0:{HTTP_PORT}",
         "IGGY_MONITORING_ADDRESS": f"0.0.0.0:{MONITORING_PORT}",
-        **{name: "false" for name in _OFF if name not in further},
+        **{name: value for name, value in _DEFAULTS.items() if name not in further},
         "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": str(shards_count(broker)),
         "IGGY_SYSTEM_SHARDING_SHUTDOWN_DRAIN_TIMEOUT": f"{max(1, grace_s - STOP_REST_S)} s",
         # An unknown key of `spec.config` ends the start: a warning in a log would go unseen.

@@ -8,7 +8,7 @@ from iggy_broker import config
 from iggy_broker.config_values import UNLIMITED
 from iggy_broker.errors import Deny
 from iggy_broker.metadata import options
-from iggy_broker.metadata.model import Defaults
+from iggy_broker.metadata.model import Defaults, Topic
 from iggy_wire.errors import ErrorCode
 from iggy_wire.options import Option, Options, ValueKind, make_options, options_bytes
 
@@ -201,6 +201,20 @@ def test_levels_of_durability_by_node_keys() -> None:
     assert high.offsets_persisted
     derived = {option.key: option.get() for option in options.derived((), maximum)}
     assert derived["durability"] == derived["consumer_offset_durability"] == "persisted"
+
+
+def test_a_topic_that_names_a_number_is_synced_behind_so_many() -> None:
+    enforced = node(partition_enforce_fsync="true")
+
+    def behind(options_: options.Options, of: options.TopicSettings = NODE) -> int | None:
+        topic = Topic(id=0, name="t", created_at_us=1, options=options_)
+        return options.save_messages(topic, options.settings_of(options_, of))
+
+    asked = make_options({"messages_required_to_save": 100})
+    assert behind(()) is None, "a node's number is for enforce_fsync"
+    assert behind(asked) == 100
+    assert behind(asked, enforced) is None, "its sends wait"
+    assert behind(make_options({"messages_required_to_save": 5, "durability": "persisted"})) is None
 
 
 def test_the_safer_of_two_wishes_wins() -> None:

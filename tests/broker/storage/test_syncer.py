@@ -187,6 +187,21 @@ def test_an_append_that_reaches_the_threshold_must_wait() -> None:
     assert run(scenario) == []
 
 
+def test_an_append_that_reaches_the_other_threshold_begins_a_sync_and_waits_not() -> None:
+    async def scenario(disk: GatedDisk, syncer: Syncer) -> None:
+        partition = open_partition(disk, syncer, PartitionOptions(save_messages=4))
+        for count in (3, 1, 5):
+            append(partition, count)
+            assert not partition.must_wait
+        assert partition.log.unsynced_messages == 9, "the disk has not answered yet"
+        await disk.sync_has_begun()
+        disk.open_gate()
+        await partition.wait_durable()
+        assert partition.log.unsynced_messages == 0
+
+    assert run(scenario) == []
+
+
 def test_persisted_offsets_share_the_sync() -> None:
     async def scenario(disk: GatedDisk, syncer: Syncer) -> None:
         disk.open_gate()
