@@ -27,6 +27,8 @@ from waiting import wait_until
 if TYPE_CHECKING:
     from conftest import Topic
 
+LOG_S = 60.0
+
 
 def stored(client: Client, stream: str, topic: str, partition: int) -> list[Message]:
     found = list[Message]()
@@ -235,8 +237,10 @@ def test_what_cannot_be_written_is_refused_by_name(
 
 
 @pytest.fixture
-def log(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
-    """What this project logged in Spark's workers since the test began."""
+def log(spark: SparkSession) -> Iterator[Callable[[int], list[str]]]:
+    """What this project logged in Spark's workers since the test began, so many lines at least:
+    Spark gathers them beside the work.
+    """
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
 
     def lines() -> list[str]:
@@ -244,23 +248,28 @@ def log(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
         return [row.msg for row in rows.orderBy("ts").collect()]
 
     before = len(lines())
-    yield lambda: lines()[before:]
+
+    def told(count: int) -> list[str]:
+        wait_until(lambda: len(lines()) >= before + count, f"{count} lines", LOG_S)
+        return lines()[before:]
+
+    yield told
     spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
 
 
 def test_the_log_says_where_everything_is(
-    spark: SparkSession, topic: Topic, log: Callable[[], list[str]]
+    spark: SparkSession, topic: Topic, log: Callable[[int], list[str]]
 ) -> None:
     frame = spark.range(0, 30, 1, 1).selectExpr("concat('m', id) AS payload", "1 AS partition")
 
     write(frame, topic, partitioning="partition")
 
     where = f"{topic.stream}/{topic.name} partition 1 offsets 0-29"
-    assert log() == [f"written: 30 messages in 1 requests: {where}"]
+    assert log(1) == [f"written: 30 messages in 1 requests: {where}"]
 
 
 def test_the_log_says_what_a_failed_write_leaves(
-    spark: SparkSession, topic: Topic, log: Callable[[], list[str]]
+    spark: SparkSession, topic: Topic, log: Callable[[int], list[str]]
 ) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
     frame = spark.range(0, 30, 1, 1).selectExpr("nullif(id, 25) AS id", "0 AS partition")
@@ -273,7 +282,7 @@ def test_the_log_says_what_a_failed_write_leaves(
         "task 0, rows from 20: row 5: payload is null: filter such rows, or give them a value"
     )
     where = f"{topic.stream}/{topic.name} partition 0 offsets 0-19"
-    assert log() == [
+    assert log(2) == [
         f"task 0 failed; this stays in topics: 20 messages in 2 requests: {where}",
         "the write failed; of tasks that were done nothing is in a topic",
     ]
