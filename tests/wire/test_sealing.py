@@ -59,7 +59,7 @@ def checksum_of(sealed: bytes) -> bytes:
     return Struct("<Q").pack(kernel.xxh3_64(sealed[:40] + sealed[48:256] + body))
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(messages, st.booleans()), min_size=1, max_size=6))
 def test_a_mixed_log_is_walked_without_a_key_and_read_with_it(
     batches: list[tuple[list[Message], bool]],

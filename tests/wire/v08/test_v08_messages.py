@@ -6,7 +6,7 @@ from struct import Struct
 
 import pytest
 import xxhash
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iggy_wire import batch, kernel
@@ -82,6 +82,7 @@ def test_a_count_that_cannot_be_is_refused_before_anything_is_made() -> None:
         Sent.decode(len(metadata).to_bytes(4, "little") + metadata)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.binary(min_size=1, max_size=50), st.integers(1, 1 << 127)), max_size=9)
 )
