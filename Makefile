@@ -55,10 +55,9 @@ demo: $(INSTALLED) ## the main job: broker, flights, Spark, Parquet, lag 0
 	@.ci/machine
 	@$(BIN)/python demo/run.py $(ARGS)
 
-# All of them wait for brokers, Spark and databases half of the time: two lanes, each module in one.
-LANES ?= 2
+# All of them wait for brokers, Spark and databases half of the time: two lanes, one of them Spark's.
 test: $(INSTALLED) ## all tests that need no cluster (ARGS="tests/wire -k batch" for some)
-	@$(BIN)/python -m pytest $(or $(ARGS),--numprocesses $(LANES) --dist loadfile)
+	@PYTHONPATH=tests/support $(BIN)/python -m pytest $(or $(ARGS),-p lanes --numprocesses 2)
 
 sim: $(INSTALLED) ## simulated brokers with faults: SEED=7 replays one, SEEDS=1000 runs many
 	@PYTHONHASHSEED=0 PYTHONPATH=tests/support $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(ARGS)
