@@ -57,7 +57,7 @@ demo: $(INSTALLED) ## the main job: broker, flights, Spark, Parquet, lag 0
 
 # All of them wait for brokers, Spark and databases half of the time: two lanes, one of them Spark's.
 test: $(INSTALLED) ## all tests that need no cluster (ARGS="tests/wire -k batch" for some)
-	@PYTHONPATH=tests/support $(BIN)/python -m pytest $(or $(ARGS),-p lanes --numprocesses 2)
+	@$(BIN)/python -m pytest $(or $(ARGS),-p tests.support.lanes --numprocesses 2)
 
 sim: $(INSTALLED) ## simulated brokers with faults: SEED=7 replays one, SEEDS=1000 runs many
 	@PYTHONHASHSEED=0 PYTHONPATH=tests/support $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(ARGS)
