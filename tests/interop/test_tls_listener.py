@@ -31,6 +31,7 @@ from iggy_wire.requests import PollMessages
 from raw_frames import RawClient
 from raw_quic import raw_quic
 from tls_front import Authority, authority
+from v08_transports import V08WebSocket
 
 PARTITIONS = 4  # both shards own some
 LARGE = 3 << 20  # more than one record, and than a socket holds
@@ -110,6 +111,21 @@ def test_the_official_client_that_does_not_validate_is_served(broker: BrokerProc
         await client.get_streams()
 
     asyncio.run(run())
+
+
+def test_a_client_up_to_0_8_is_served_by_websocket_over_tls(
+    broker: BrokerProcess, own_cert: Path
+) -> None:
+    stream, large = f"stream-{uuid.uuid4().hex[:8]}", b"x" * LARGE
+    with tls_client(broker, own_cert.read_text()) as admin:
+        admin.create_stream(stream)
+        admin.create_topic(stream, "t", 1)
+    context = ssl.create_default_context(cafile=str(own_cert))
+    with V08WebSocket(broker.ports["websocket"], context) as old:
+        old.login()
+        old.send(stream, "t", Partitioning.partition(0), [large, b"last"])
+        polled = old.poll(stream, "t", 0, strategy=Strategy.first())
+    assert [one.payload for one in polled.messages] == [large, b"last"]
 
 
 def test_large_messages_go_both_ways_to_the_partitions_of_all_shards(

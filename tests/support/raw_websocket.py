@@ -6,6 +6,7 @@ import base64
 import hashlib
 import itertools
 import os
+import ssl
 import struct
 
 from iggy_wire.header import HEADER_BYTES, EvictionHeader, ReplyHeader, frame_bytes, frame_kind
@@ -40,8 +41,10 @@ def frame(
 class RawWebSocket(RawClient):
     """One connection, upgraded."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(port)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.pongs: list[bytes] = []  # that came before what was received
         key = base64.b64encode(os.urandom(16)).decode()
         self.socket.sendall(upgrade(key))

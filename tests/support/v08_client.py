@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from broker_process import PASSWORD, USERNAME
 from iggy_wire.codes import Command
@@ -49,16 +49,24 @@ class V08Client:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), TIMEOUT_S)
 
-    def __enter__(self) -> V08Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Go."""
         self.socket.close()
 
     def ask(self, code: int, payload: bytes = b"") -> bytes:
         """The payload of the reply. V08Error."""
-        self.socket.sendall(frames.encode_request(code, payload))
+        self.write(frames.encode_request(code, payload))
         return self.answer()
+
+    def write(self, data: bytes) -> None:
+        """Bytes of requests."""
+        self.socket.sendall(data)
 
     def answer(self) -> bytes:
         """Of a request that was sent."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -28,78 +28,22 @@ from iggy_broker.config_transports import Quic
 from iggy_broker.errors import CertificateError
 from iggy_broker.logs import event
 from iggy_broker.net.certificates import Pair
-from iggy_broker.net.connection import LOGIN_FRAME_BYTES_MAX, Connection
 from iggy_broker.net.edge import Edge
-from iggy_broker.net.outbox import Outbox, Part
+from iggy_broker.net.quic_client import QuicClient, V08QuicClient
 from iggy_broker.net.quic_inside import can_send, kept_bytes, limit_streams, reached_offsets
-from iggy_broker.net.session import Transport
 from iggy_broker.net.tls import ListenerTls
-from iggy_broker.net.wrapped import QUEUE_BYTES, WrappedOutbox, size_of
-from iggy_wire.header import HEADER_BYTES
+from iggy_broker.net.v08.client import V08Layer
+from iggy_broker.net.wrapped import QUEUE_BYTES
+from iggy_wire.v08 import frames
 
 logger = logging.getLogger(__name__)
 
 SPARE_STREAMS: Final = 16  # a client acknowledges an answer, which frees its stream, 25 ms late
-FRAMES_MAX: Final = 4  # of the largest size, that a client may be sending at once
 FIRST_WINDOW_BYTES: Final = 256 * 1024  # of a stream; what comes in order makes it grow
 NO_TIMEOUT_S: Final = 365 * 86_400.0  # in the place of none
 PINGS_MAX: Final = 1  # of ours that wait for their echo
 
 _Address = tuple[Any, ...]
-
-
-class QuicOutbox(WrappedOutbox):
-    """Replies, each on the stream of its request."""
-
-    __slots__ = ("_layer",)
-
-    def __init__(self, layer: QuicLayer, above: asyncio.Transport, edge: Edge) -> None:
-        """For one connection."""
-        self._layer = layer
-        super().__init__(above, edge.unsent)
-
-    def send(self, data: bytes | memoryview) -> None:
-        """Send one reply. `data` is only lent."""
-        self._layer.begin_reply(len(data))
-        super().send(data)
-
-    def send_parts(self, parts: Sequence[Part]) -> None:
-        """Send one reply that is in pieces."""
-        self._layer.begin_reply(sum(map(size_of, parts)))
-        super().send_parts(parts)
-
-
-class QuicClient(Connection):
-    """A client that came by QUIC."""
-
-    __slots__ = ("_layer",)
-    reached_by = Transport.QUIC
-
-    def __init__(self, layer: QuicLayer, edge: Edge) -> None:
-        """Not connected yet."""
-        super().__init__(edge)
-        self._layer = layer
-
-    def tell(self, frame: bytes) -> None:
-        """Nothing: there is no stream for what nobody asked for (Iggy protocol 0.11)."""
-
-    def count_unread(self, by_bytes: int) -> None:
-        """The library keeps more or less of what the client has not acknowledged."""
-        if self._out is not None and by_bytes:
-            self._edge.unsent.changed(self._out, by_bytes)
-
-    def frame_bytes(self, start: memoryview) -> int:
-        """Length of the frame that starts so; 0 after closing a client that sends nonsense."""
-        return self._frame_bytes(start, 0)
-
-    @property
-    def receives_bytes_max(self) -> int:
-        """Most that the open streams of this client may carry together."""
-        is_known = self.session.user_id is not None
-        return FRAMES_MAX * self._edge.frame_bytes_max if is_known else LOGIN_FRAME_BYTES_MAX
-
-    def _outbox(self, transport: asyncio.Transport) -> Outbox:
-        return QuicOutbox(self._layer, transport, self._edge)
 
 
 class QuicLayer(QuicConnectionProtocol):
@@ -111,7 +55,9 @@ class QuicLayer(QuicConnectionProtocol):
         limit_streams(quic, door.settings.max_concurrent_bidi_streams + SPARE_STREAMS)
         self._door = door
         self._edge = door.edge
-        self._client = QuicClient(self, door.edge)
+        self._client: QuicClient | V08QuicClient = QuicClient(self, door.edge)
+        self._upper: QuicClient | V08Layer = self._client  # takes the frames
+        self._is_new = True  # nothing tells yet which protocol it is
         self._above = _Above(self)
         self._arrived: list[events.QuicEvent] = []  # from the library, not looked at yet
         self._incoming: dict[int, bytearray | None] = {}  # half a frame by stream; None: served
@@ -195,7 +141,11 @@ class QuicLayer(QuicConnectionProtocol):
             self.end()
             return
         so_far += data
-        if len(so_far) < HEADER_BYTES:
+        if self._is_new and len(so_far) >= frames.FIRST_BYTES:
+            self._is_new = False
+            if frames.is_v08(so_far):
+                self._begin_v08()
+        if self._is_new or len(so_far) < self._client.head_bytes:
             return
         size = self._client.frame_bytes(memoryview(so_far))
         if not size or len(so_far) < size:
@@ -205,6 +155,13 @@ class QuicLayer(QuicConnectionProtocol):
         del so_far[size:]
         self._ready.append((stream, so_far))
         self.go_on()
+
+    def _begin_v08(self) -> None:
+        """The connection so far is over, without a word."""
+        self._client.connection_lost(None)
+        self._upper = layer = V08Layer(self._edge, self._above, partial(V08QuicClient, self))
+        assert isinstance(layer.client, V08QuicClient)
+        self._client = layer.client
 
     def _forget(self, stream: int) -> None:
         half = self._incoming.pop(stream, None)
@@ -217,7 +174,7 @@ class QuicLayer(QuicConnectionProtocol):
             stream, frame = self._ready.popleft()
             self._edge.landing.pool.let_go(len(frame))
             self._due.append(stream)
-            self._client.feed(memoryview(frame))
+            self._upper.feed(memoryview(frame))
 
     # -- replies -------------------------------------------------------------------------------
 
@@ -300,7 +257,7 @@ class QuicLayer(QuicConnectionProtocol):
         self._ready.clear()
         self._client.count_unread(-self._noted_bytes)
         self._noted_bytes = 0
-        self._client.connection_lost(None)
+        self._upper.connection_lost(None)
 
 
 class _Above(asyncio.Transport):

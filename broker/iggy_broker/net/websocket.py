@@ -3,7 +3,8 @@
 One `WebSocket` lies between a socket and a `Connection`: to the socket it is the protocol, to the
 connection the transport. It keeps nothing of a message but what the connection has no memory for;
 then the socket is not read. A reply goes out as one message, its length in front, as it is: over
-plain TCP straight to the descriptor, ranges of log files by `sendfile`.
+plain TCP straight to the descriptor, ranges of log files by `sendfile`. The first bytes tell a
+client of servers up to 0.8; then its own layer lies between this one and the connection.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from iggy_broker.net.edge import Edge
 from iggy_broker.net.layer import Above, Layer
 from iggy_broker.net.outbox import Outbox, Part
 from iggy_broker.net.session import Transport
+from iggy_broker.net.v08.client import Replies, V08Client, V08Layer
 from iggy_broker.net.websocket_frames import (
     CloseCode,
     Control,
@@ -33,6 +35,7 @@ from iggy_broker.net.websocket_frames import (
 )
 from iggy_broker.net.websocket_upgrade import END, REQUEST_BYTES_MAX, UpgradeError, answer
 from iggy_broker.net.wrapped import WrappedOutbox, size_of
+from iggy_wire.v08 import frames
 
 logger = logging.getLogger(__name__)
 
@@ -97,10 +100,29 @@ class WebSocketClient(Connection):
             self._out.send_raw(data)
 
 
+class PlainV08Replies(Replies, PlainMessages):
+    """To a client of servers up to 0.8: what its layer says, as messages."""
+
+    __slots__ = ("layer",)
+
+
+class WrappedV08Replies(Replies, WrappedMessages):
+    """The same through TLS."""
+
+    __slots__ = ("layer",)
+
+
+class V08WebSocketClient(V08Client, WebSocketClient):
+    """A client of servers up to 0.8 that came by WebSocket."""
+
+    __slots__ = ()
+    _outboxes = PlainV08Replies, WrappedV08Replies
+
+
 class WebSocket(Layer):
     """The layer of one client, from accept to close."""
 
-    __slots__ = ("_above", "_edge", "_held", "_reader", "_request")
+    __slots__ = ("_above", "_edge", "_first", "_held", "_reader", "_request", "_upper")
     _client: WebSocketClient
 
     def __init__(self, edge: Edge, limits: Limits) -> None:
@@ -108,6 +130,8 @@ class WebSocket(Layer):
         super().__init__(WebSocketClient(edge))
         self._edge = edge
         self._above = Above(self)
+        self._upper: WebSocketClient | V08Layer = self._client  # takes the payloads
+        self._first: bytes | None = b""  # that do not tell yet which protocol it is; None: known
         self._reader = Reader(limits)
         self._request: bytearray | None = bytearray()  # of the upgrade; None: it is done
         self._held: memoryview | None = None  # payload that the connection had no memory for
@@ -123,7 +147,7 @@ class WebSocket(Layer):
         """The client is gone."""
         self._let_go()
         self.below = None
-        self._client.connection_lost(exc)
+        self._upper.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The landing buffer of the shard."""
@@ -172,13 +196,28 @@ class WebSocket(Layer):
                 self._violated(one)
 
     def _pass(self, payload: memoryview) -> None:
-        taken = 0 if self._held is not None else self._client.feed(payload)
+        if self._first is not None:
+            payload = memoryview(self._first + payload)
+            if len(payload) < frames.FIRST_BYTES:
+                self._first = bytes(payload)
+                return
+            self._first = None
+            if frames.is_v08(payload):
+                self._begin_v08()
+        taken = 0 if self._held is not None else self._upper.feed(payload)
         if taken == len(payload):
             return
         if not self._edge.landing.pool.hold(len(payload) - taken):
             self._above.abort()
             return
         self._held = memoryview(bytes(self._held or b"") + bytes(payload[taken:]))
+
+    def _begin_v08(self) -> None:
+        """The connection so far is over, without a word."""
+        self._client.connection_lost(None)
+        self._upper = layer = V08Layer(self._edge, self._above, V08WebSocketClient)
+        assert isinstance(layer.client, V08WebSocketClient)
+        self._client = layer.client
 
     def go_on(self) -> None:
         """The connection has memory again."""

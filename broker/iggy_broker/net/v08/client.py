@@ -1,15 +1,16 @@
-"""A client of the protocol up to 0.8: a layer between its socket and a `Connection`.
+"""A client of the protocol up to 0.8: a layer between its transport and a `Connection`.
 
-To the socket it is the protocol, to the connection the transport. One request is served at a time;
-what comes meanwhile waits, a landing buffer of it at most, and then the socket is not read.
+To what lies below, a socket or the layer of another transport, it is the protocol, to the
+connection the transport. One request is served at a time; what comes meanwhile waits, a landing
+buffer of it at most, and then nothing is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Generator, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Generator, Sequence
+from typing import ClassVar, Final, cast
 
 from iggy_broker.net.connection import LOGIN_FRAME_BYTES_MAX, Connection
 from iggy_broker.net.edge import Edge
@@ -29,7 +30,7 @@ PAYLOAD_BYTES_MAX: Final = 10 << 20
 _CLIENT_ID_BYTES: Final = 16
 
 
-class _Replies:
+class Replies:
     """What an outbox does here: replies of 0.11 go to the layer, which says what goes out."""
 
     __slots__ = ()
@@ -50,18 +51,18 @@ class _Replies:
             b"".join(part.read() if isinstance(part, FileRange) else part for part in parts)
         )
 
-    def send_raw(self, data: bytes) -> None:
+    def reply(self, data: bytes) -> None:
         """Send what the client understands."""
         cast(Outbox, super()).send(data)
 
 
-class PlainReplies(_Replies, Outbox):
+class PlainReplies(Replies, Outbox):
     """Straight to the descriptor."""
 
     __slots__ = ("layer",)
 
 
-class WrappedReplies(_Replies, WrappedOutbox):
+class WrappedReplies(Replies, WrappedOutbox):
     """Through TLS."""
 
     __slots__ = ("layer",)
@@ -71,6 +72,7 @@ class V08Client(Connection):
     """The connection above the layer."""
 
     __slots__ = ("_layer",)
+    _outboxes: ClassVar[tuple[type[Outbox], type[Outbox]]] = PlainReplies, WrappedReplies
 
     def __init__(self, edge: Edge, layer: V08Layer) -> None:
         """Not connected yet."""
@@ -78,16 +80,21 @@ class V08Client(Connection):
         super().__init__(edge)
 
     def _outbox(self, transport: asyncio.Transport) -> Outbox:
+        plain, wrapped = self._outboxes
         is_plain = transport.get_extra_info("sslcontext") is None
-        outbox = (PlainReplies if is_plain else WrappedReplies)(transport, self._edge.unsent)
+        return self._answers((plain if is_plain else wrapped)(transport, self._edge.unsent))
+
+    def _answers(self, outbox: Outbox) -> Outbox:
+        """The same outbox, which knows the layer now."""
+        assert isinstance(outbox, Replies)
         outbox.layer = self._layer
         return outbox
 
-    def send_raw(self, data: bytes) -> None:
+    def reply(self, data: bytes) -> None:
         """Send what the client understands, behind what was sent before."""
         if self._out is not None:
-            assert isinstance(self._out, _Replies)
-            self._out.send_raw(data)
+            assert isinstance(self._out, Replies)
+            self._out.reply(data)
 
 
 class V08Layer(Layer):
@@ -96,20 +103,31 @@ class V08Layer(Layer):
     __slots__ = ("_above", "_dialogue", "_edge", "_held", "_steps")
     _client: V08Client
 
-    def __init__(self, edge: Edge, transport: asyncio.Transport, data: bytes) -> None:
-        """Take over a transport, and what came by it already."""
-        super().__init__(V08Client(edge, self))
+    def __init__(
+        self,
+        edge: Edge,
+        transport: asyncio.Transport,
+        client: Callable[[Edge, V08Layer], V08Client] = V08Client,
+    ) -> None:
+        """Take over a transport; who does calls `feed` with what came by it already.
+
+        `client` makes the connection above.
+        """
+        super().__init__(client(edge, self))
         self._edge = edge
         self._above = Above(self)
         self._dialogue = Dialogue(secrets.token_bytes(_CLIENT_ID_BYTES))
         self._held = bytearray()  # of requests that are not whole, or not their turn
         self._steps: Generator[bytearray, Buffer, bytes] | None = None  # of the request in service
         self.below = transport
-        transport.set_protocol(self)
         self._client.connection_made(self._above)
-        self._arrived(data)
 
-    # -- asyncio, from the socket --------------------------------------------------------------
+    @property
+    def client(self) -> V08Client:
+        """The connection above."""
+        return self._client
+
+    # -- from below ----------------------------------------------------------------------------
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
@@ -125,24 +143,25 @@ class V08Layer(Layer):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Serve what came."""
-        self._arrived(self._edge.landing.view[:nbytes])
+        self.feed(self._edge.landing.view[:nbytes])
+
+    def feed(self, data: memoryview) -> int:
+        """Take bytes from a layer below, as from a socket: all of them, or the client goes."""
+        if self.is_open:
+            if self._edge.landing.pool.hold(len(data)):
+                self._held += data
+                self._serve()
+            else:
+                self._above.abort()
+        return len(data)
 
     # -- requests ------------------------------------------------------------------------------
-
-    def _arrived(self, data: Buffer) -> None:
-        if not self._edge.landing.pool.hold(len(data)):
-            self._above.abort()
-            return
-        self._held += data
-        self._serve()
 
     def _serve(self) -> None:
         """Begin with the next request, if it is whole; read on if none is in service."""
         while self._steps is None and len(self._held) >= frames.HEAD_BYTES and self.is_open:
-            size_bytes = frames.request_bytes(self._held)
-            if not frames.HEAD_BYTES <= size_bytes <= self._bytes_max():
-                self._edge.count_bad_length(self._client, size_bytes)
-                self._above.abort()
+            size_bytes = self.request_bytes(self._held)
+            if not size_bytes:
                 return
             if len(self._held) < size_bytes:
                 break
@@ -155,10 +174,19 @@ class V08Layer(Layer):
             assert self.below is not None
             (self.below.resume_reading if self._steps is None else self.below.pause_reading)()
 
-    def _bytes_max(self) -> int:
+    def request_bytes(self, head: Buffer) -> int:
+        """Length of the request that starts so; 0 after closing a client that sends nonsense."""
+        size_bytes = frames.request_bytes(head)
+        if frames.HEAD_BYTES <= size_bytes <= self._bytes_max(head):
+            return size_bytes
+        self._edge.count_bad_length(self._client, size_bytes)
+        self._above.abort()
+        return 0
+
+    def _bytes_max(self, head: Buffer) -> int:
         if self._client.session.user_id is None:
             return LOGIN_FRAME_BYTES_MAX
-        if frames.request_code(self._held) == Command.SEND_MESSAGES:
+        if frames.request_code(head) == Command.SEND_MESSAGES:
             return self._edge.frame_bytes_max
         return PAYLOAD_BYTES_MAX
 
@@ -170,7 +198,7 @@ class V08Layer(Layer):
             frame = next(steps) if reply is None else steps.send(reply)
         except StopIteration as end:
             self._steps = None
-            self._client.send_raw(end.value)
+            self._client.reply(end.value)
             return
         if reply is None:
             self._ask(frame)

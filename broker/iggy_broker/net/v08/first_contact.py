@@ -32,7 +32,9 @@ class FirstContact(Connection):
         transport = self._transport
         assert transport is not None, "bytes came by it"
         self.connection_lost(None)
-        V08Layer(self._edge, transport, data)
+        layer = V08Layer(self._edge, transport)
+        transport.set_protocol(layer)
+        layer.feed(memoryview(data))
 
 
 class FirstTlsContact(TlsConnection):
