@@ -13,8 +13,10 @@ import pytest
 
 from broker_process import BrokerProcess
 from group_cases import wait_for
+from http_client import TOPIC, HttpClient, http_client
+from iggy_broker.net.http.sizes import size_text
 from iggy_client.client import Client
-from iggy_wire.batch import messages
+from iggy_wire.batch import Message, build, messages
 from iggy_wire.primitives import PollingStrategy
 from stored import logs, partition_folder, read_all, send, warnings
 
@@ -23,12 +25,15 @@ PAYLOAD_BYTES = 50_000
 READ_S_MAX = 5.0
 SLOW_S = 0.3
 EXPIRY_US = 1_000_000
+TEN_YEARS_US = 10 * 365 * 86_400 * 1_000_000
+U64_MAX = (1 << 64) - 1
+PATH = "/streams/s/topics/t"
 SETTINGS = {"IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL": "100ms"}
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(tmp_path, settings=SETTINGS)
+    broker = BrokerProcess(tmp_path, settings=SETTINGS, transports=["http"])
     broker.start()
     try:
         yield broker
@@ -53,10 +58,19 @@ def fill(client: Client, segments: int, partition: int = 0) -> None:
         send(client, "s", "t", bytes(SEGMENT_BYTES // 3 + 1), partition=partition)
 
 
+def send_with_time(client: Client, origin_us: int, payload: bytes) -> int:
+    """One message that its producer gives this time."""
+    batch = build([Message(payload)], origin_timestamp_us=origin_us)
+    return client.send_batch("s", "t", 0, batch)
+
+
 def test_old_segments_go_and_offsets_go_on_also_after_a_restart(broker: BrokerProcess) -> None:
+    ahead_us = time.time_ns() // 1000 + TEN_YEARS_US
     with broker.client() as client:
         make(client, message_expiry=EXPIRY_US)
-        fill(client, 4)
+        for number in range(12):  # what producers say of the time counts for nothing
+            origin_us = (ahead_us, U64_MAX, 0)[number % 3]
+            send_with_time(client, origin_us, bytes(SEGMENT_BYTES // 3 + 1))
         wait_for(lambda: first_offset(client) is None, within_s=30)
         topic = client.get_topic("s", "t")
         assert topic is not None
@@ -71,9 +85,29 @@ def test_old_segments_go_and_offsets_go_on_also_after_a_restart(broker: BrokerPr
     with broker.client() as client:
         assert send(client, "s", "t", b"next") == 12
         assert first_offset(client) == 12
+        check_times(broker, client, ahead_us)
         client.update_topic("s", "t", "t", {"message_expiry": (1 << 64) - 1})
         fill(client, 2)
         assert read_all(client, "s", "t", first=12)[0] == b"next"
+
+
+def check_times(broker: BrokerProcess, client: Client, ahead_us: int) -> None:
+    """A time leads to the message that came then, whatever the messages beside it say."""
+    for origin_us in (ahead_us, U64_MAX, 1):
+        send_with_time(client, origin_us, b"odd")
+    with http_client(broker) as http:
+        http.send(PATH, b"over http")
+        polled = client.poll("s", "t", 0, strategy=PollingStrategy.offset(12), count=10)
+        found = list(messages(polled.region))
+        assert [message.offset for message in found] == [12, 13, 14, 15, 16]
+        assert [message.origin_timestamp_us for message in found[1:4]] == [ahead_us, U64_MAX, 1]
+        for message in found:
+            time_us = message.timestamp_us
+            at = PollingStrategy.timestamp(time_us)
+            (one,) = messages(client.poll("s", "t", 0, strategy=at, count=1).region)
+            query = f"kind=timestamp&value={time_us}&count=1"
+            (other,) = http.get(f"{PATH}/messages?{query}")["messages"]
+            assert one.offset == other["header"]["offset"] == message.offset
 
 
 def test_a_topic_gets_no_larger_than_it_may_wherever_its_messages_are(
@@ -86,8 +120,13 @@ def test_a_topic_gets_no_larger_than_it_may_wherever_its_messages_are(
         assert topic is not None
         return topic.topic.size_bytes
 
-    with broker.client() as client:
-        make(client, partitions=4, max_topic_size=limit)
+    def shrink(limit_bytes: int) -> None:
+        assert http.ask("PUT", PATH, {"name": "t", "max_topic_size": limit_bytes}).status == 204
+
+    with broker.client() as client, http_client(broker) as http:
+        http.post("/streams", {"name": "s"})
+        options = {"options": {"segment_size": str(SEGMENT_BYTES)}, "max_topic_size": limit}
+        http.post("/streams/s/topics", {**TOPIC, **options, "name": "t", "partitions_count": 4})
         fill(client, 38)
         wait_for(lambda: size_bytes() <= limit, within_s=30)
         assert size_bytes() > limit - 2 * SEGMENT_BYTES, "no more than has to go"
@@ -96,6 +135,15 @@ def test_a_topic_gets_no_larger_than_it_may_wherever_its_messages_are(
         wait_for(lambda: size_bytes() <= limit, within_s=30)
         assert all(first_offset(client, number) is not None for number in range(4))
         assert (first_offset(client, 0) or 0) > 38 * 3, "the oldest of all went"
+        shrink(SEGMENT_BYTES)
+        wait_for(lambda: size_bytes() < 5 * SEGMENT_BYTES, within_s=30)
+        for partition in range(4):
+            assert len(http.payloads(PATH, f"partition_id={partition}&kind=first")) == 3
+        shrink(U64_MAX)
+        before = size_bytes()
+        fill(client, 2)
+        whole = before + 2 * before // 4
+        assert http.get(PATH)["size"] == size_text(size_bytes()) == size_text(whole)
 
 
 class Readers:
@@ -115,44 +163,50 @@ class Readers:
 
     def read(self, number: int) -> None:
         """One reader's offsets only rise; a gap is one that was removed before it was read."""
-        kinds = (self._first, self._offset, self._next, self._time)
-        poll, pause_s = kinds[number % 4], SLOW_S if number % 4 == 1 else 0.01
+        kind = ("first", "offset", "next", "timestamp")[number % 4]
+        pause_s = SLOW_S if kind == "offset" else 0.01
+        poll = self._over_http if number % 8 < 4 else self._over_tcp
         expected = at_us = 0
-        with self.broker.client() as client:
+        with self.broker.client() as client, http_client(self.broker) as http:
             while not self.is_over:
                 began_s = time.monotonic()
-                found = list(messages(poll(client, number, expected, at_us)))
+                value = {"offset": expected, "timestamp": at_us}.get(kind, 0)
+                found = poll(client, http, number, kind, value)
                 assert time.monotonic() - began_s < READ_S_MAX
-                offsets = [message.offset for message in found]
-                assert (
-                    offsets == list(range(offsets[0], offsets[0] + len(found))) if found else True
-                )
-                if found and poll != self._first:
+                offsets = [offset for offset, _ in found]
+                if found:
+                    assert offsets == list(range(offsets[0], offsets[0] + len(found)))
+                if found and kind != "first":
                     assert offsets[0] >= expected
-                    self.jumps += offsets[0] > expected
-                    expected, at_us = offsets[-1] + 1, found[-1].timestamp_us + 1
+                    if offsets[0] > expected:
+                        self.jumps += 1
+                        oldest = first_offset(client)
+                        assert oldest is None or oldest >= offsets[0], "what is there is read"
+                    expected, at_us = offsets[-1] + 1, found[-1][1] + 1
                 self.reads += 1
                 time.sleep(pause_s)
 
-    def _poll(self, client: Client, strategy: PollingStrategy, consumer: int = 1) -> bytes:
+    def _over_tcp(
+        self, client: Client, http: HttpClient, number: int, kind: str, value: int
+    ) -> list[tuple[int, int]]:
+        """Offsets and times."""
+        strategies = {
+            "first": PollingStrategy.first(), "offset": PollingStrategy.offset(value),
+            "next": PollingStrategy.next(), "timestamp": PollingStrategy.timestamp(value),
+        }  # fmt: skip
         polled = client.poll(
             "s", "t", 0,
-            consumer=f"c{consumer}", strategy=strategy, count=20,
-            auto_commit=strategy == PollingStrategy.next(),
+            consumer=f"c{number}", strategy=strategies[kind], count=20, auto_commit=kind == "next",
         )  # fmt: skip
-        return bytes(polled.region)
+        return [(message.offset, message.timestamp_us) for message in messages(polled.region)]
 
-    def _first(self, client: Client, number: int, expected: int, at_us: int) -> bytes:
-        return self._poll(client, PollingStrategy.first())
-
-    def _offset(self, client: Client, number: int, expected: int, at_us: int) -> bytes:
-        return self._poll(client, PollingStrategy.offset(expected))
-
-    def _next(self, client: Client, number: int, expected: int, at_us: int) -> bytes:
-        return self._poll(client, PollingStrategy.next(), number)
-
-    def _time(self, client: Client, number: int, expected: int, at_us: int) -> bytes:
-        return self._poll(client, PollingStrategy.timestamp(at_us))
+    def _over_http(
+        self, client: Client, http: HttpClient, number: int, kind: str, value: int
+    ) -> list[tuple[int, int]]:
+        commits = str(kind == "next").lower()
+        query = f"consumer_id=c{number}&kind={kind}&value={value}&count=20&auto_commit={commits}"
+        heads = [one["header"] for one in http.get(f"{PATH}/messages?{query}")["messages"]]
+        return [(head["offset"], head["timestamp"]) for head in heads]
 
     def run(self, seconds: float, readers: int) -> None:
         with ThreadPoolExecutor(readers + 1) as pool:
@@ -182,7 +236,7 @@ def read_what_goes(
     folder: Path, seconds: float, readers: int, measured: Callable[[str], None]
 ) -> None:
     settings = SETTINGS | {"IGGY_DATA_MAINTENANCE_MESSAGES_CONSUMER_BARRIER": "false"}
-    broker = BrokerProcess(folder, settings=settings)
+    broker = BrokerProcess(folder, settings=settings, transports=["http"])
     try:
         broker.start()
         with broker.client() as client:

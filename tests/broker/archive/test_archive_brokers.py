@@ -159,7 +159,11 @@ def test_what_is_due_goes_when_it_is_copied(
     tmp_path: Path, place_of: tuple[ArchiveStore, dict[str, str]]
 ) -> None:
     store, where = place_of
-    with running(tmp_path, {**WHEN_DUE, **where}, monitoring=True) as broker:
+    file = tmp_path / "broker.toml"  # the environment wins over it
+    file.write_text('[data_maintenance.archiver]\nenabled = false\nkind = "disk"\n')
+    settings = {**WHEN_DUE, **where, "IGGY_CONFIG_PATH": str(file)}
+    with running(tmp_path, settings, monitoring=True) as broker:
+        check_told_settings(broker, settings)
         with broker.client() as client:
             make(client, message_expiry=1_000_000)
             sent = [os.urandom(SEGMENT_BYTES // 3 + 1) for _ in range(9)]
@@ -173,6 +177,23 @@ def test_what_is_due_goes_when_it_is_copied(
         assert found.sum("iggy_archiver_failing") == 0
         assert len(events(broker, "segment_archived")) == 3
     assert list(payloads_of(objects_of(store)).values()) == sent
+
+
+def check_told_settings(broker: BrokerProcess, settings: dict[str, str]) -> None:
+    """The log's first line has what the environment says of the archive, without the login."""
+    (start,) = events(broker, "starting")
+    told = start["settings"]
+    assert isinstance(told, dict)
+    shown = {variable(key): text for key, text in told.items() if "archiver." in key}
+    given = {name: text for name, text in settings.items() if name.startswith(NAME)}
+    for name, text in given.items():
+        expected = "***" if name.endswith(("_KEY_ID", "_SECRET_ACCESS_KEY")) else text
+        assert str(shown[name]).replace(" ", "").casefold() == expected.casefold(), name
+
+
+def variable(key: str) -> str:
+    """Of a setting."""
+    return f"IGGY_{key.replace('.', '_').upper()}"
 
 
 def test_a_store_that_fails_lies_and_goes_away(tmp_path: Path) -> None:

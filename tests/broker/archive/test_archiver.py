@@ -271,6 +271,30 @@ def test_a_segment_that_vanished_is_left_out_and_the_queue_moves_on() -> None:
     assert topic.counters_of.archiver_failures_total == 0
 
 
+@pytest.mark.parametrize("ending", [".log", ".index", ".json"])
+def test_a_segment_that_retention_takes_during_its_upload_holds_nothing_up(ending: str) -> None:
+    topic = ArchivedTopic(settings=NOT_WAITING)
+    topic.fill(segments=3.5)
+    topic.sync()
+    taken: list[str] = []
+
+    def take(key: str) -> None:
+        if key.endswith(f"{4:020d}{ending}") and not taken:
+            taken.append(key)
+            topic.partition().delete_oldest_segments(2)
+
+    topic.store.before_put = take
+    for _ in range(5):
+        topic.archive()
+    assert taken
+    assert topic.held() == [(8, 14)]
+    found = topic.whole()
+    assert found in ([(0, 4), (4, 8), (8, 12)], [(0, 4), (8, 12)]), "a copy is whole, or is none"
+    assert topic.counters_of.archiver_vanished_total == 3 - len(found)
+    assert topic.counters_of.archiver_failures_total == 0
+    assert topic.counters_of.archiver_pending_segments == 0
+
+
 def test_one_partition_that_fails_does_not_hold_up_the_others() -> None:
     topic = ArchivedTopic(partitions=3, settings=NOT_WAITING)
     for number in range(3):
