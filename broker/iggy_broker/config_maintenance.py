@@ -233,6 +233,14 @@ class Archiver(Section, frozen=True):
             show=values.show_duration,
         ),
     ] = 5 * SECOND_US
+    abandoned: Annotated[
+        str,
+        Setting(
+            values.text,
+            "Id of the archive that this data directory has had and that is given up, as the log "
+            "names it. Without it the broker waits for that archive where it finds an empty place.",
+        ),
+    ] = ""
     disk: ArchiverDisk = ArchiverDisk()
     s3: ArchiverS3 = ArchiverS3()
     read: ArchiverRead = ArchiverRead()

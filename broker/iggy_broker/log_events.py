@@ -112,6 +112,10 @@ EVENTS: Final[dict[str, Event]] = {
     "archive_taken": Event(
         "The archive is that of another data directory: nothing is copied to it.", limited=True
     ),
+    "archive_missing": Event(
+        "An empty place is where the archive was: nothing is copied, older messages wait.",
+        limited=True,
+    ),
     "archive_works": Event("What had failed is copied again.", limited=True),
     "segment_archived": Event("A sealed segment is in the archive, read back.", limited=True),
     "segment_vanished": Event("A segment was gone before it was copied (level debug).", True),

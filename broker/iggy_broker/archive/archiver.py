@@ -89,6 +89,7 @@ class Archiver:
         )
         self._standing = Standing(
             str(config.system.path),
+            abandoned=self._settings.abandoned,
             lane=self._lane,
             clock=parts.clock,
             gate=parts.gate,
@@ -212,6 +213,8 @@ class Archiver:
         copies.in_sealed_lane = first
         try:
             copied = await self._lane.run(work)
+            # What has a copy may be removed: was that in our archive, or in a folder under it?
+            await self._standing.look()
         except Vanished:
             copies.vanished.add(first)
             raise

@@ -12,6 +12,9 @@ import secrets
 from enum import Enum, auto
 from typing import Final
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from iggy_broker.archive.copying import store_small
 from iggy_broker.archive.state_objects import OWNER_BYTES_MAX, Owner, encode
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
@@ -27,18 +30,27 @@ class NotOurs(ArchiveError):
     """The archive is that of another data directory."""
 
 
+class NotThere(ArchiveError):
+    """No archive is where this data directory has had one."""
+
+
 class Claim(Enum):
     """What a data directory may do with an archive."""
 
     OURS = auto()
     TAKE = auto()
     TAKEN = auto()
+    AWAY = auto()
 
 
-def judge(ours: Owner | None, there: Owner | None) -> Claim:
-    """Compare what the data directory and what the archive say; None: nothing."""
+def judge(ours: Owner | None, there: Owner | None, *, abandoned: str = "") -> Claim:
+    """Compare what the data directory and what the archive say; None: nothing.
+
+    `abandoned`: the id of an owner whose archive is given up.
+    """
     if there is None:
-        return Claim.TAKE
+        has_had = ours is not None and ours.is_settled and ours.id != abandoned
+        return Claim.AWAY if has_had else Claim.TAKE
     if ours is None:
         return Claim.TAKEN
     if ours.id == there.id:
@@ -46,13 +58,15 @@ def judge(ours: Owner | None, there: Owner | None) -> Claim:
     return Claim.TAKE if ours.generation > there.generation else Claim.TAKEN
 
 
-def look(store: ArchiveStore, disk: Disk, root: str) -> tuple[Claim, Owner | None]:
+def look(
+    store: ArchiveStore, disk: Disk, root: str, *, abandoned: str = ""
+) -> tuple[Claim, Owner | None]:
     """What the data directory `root` may do, and its note; nothing is written.
 
-    NotOurs, ArchiveError, OSError.
+    NotOurs, NotThere, ArchiveError, OSError.
     """
     ours, there = read_note(disk, root), read_owner(store)
-    verdict = judge(ours, there)
+    verdict = judge(ours, there, abandoned=abandoned)
     if verdict is Claim.TAKEN:
         assert there is not None, "as judged"
         raise NotOurs(
@@ -60,26 +74,46 @@ def look(store: ArchiveStore, disk: Disk, root: str) -> tuple[Claim, Owner | Non
             " another one, restore from this one, or, if that directory is no more, remove"
             f" {OWNER_KEY} from it"
         )
+    if verdict is Claim.AWAY:
+        assert ours is not None, "as judged"
+        raise NotThere(
+            f"{OWNER_KEY} is not in the archive, where this data directory has had it: is it"
+            " mounted, and named right? To begin another archive there, set"
+            f" data_maintenance.archiver.abandoned to {ours.id}"
+        )
     return verdict, ours
 
 
-def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int) -> None:
+def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int, abandoned: str = "") -> None:
     """At a start: take an archive that is nobody's, or that of a directory before this one.
 
-    NotOurs, ArchiveError, OSError, StorageFailed.
+    NotOurs, NotThere, ArchiveError, OSError, StorageFailed.
     """
-    verdict, ours = look(store, disk, root)
-    if ours is None:
-        ours = successor(None, now_us=now_us)
-        write_note(disk, root, ours)
+    verdict, ours = look(store, disk, root, abandoned=abandoned)
+    if ours is None or (verdict is Claim.TAKE and ours.id == abandoned):
+        # Another id: what is given up is so once, and the next empty place is asked about again.
+        ours = replace(successor(ours, now_us=now_us), is_settled=UNSET)
     if verdict is Claim.TAKE:
-        store_small(store, OWNER_KEY, encode(ours))
+        write_note(disk, root, ours)
+        put_owner(store, ours)
+    if not ours.is_settled:
+        write_note(disk, root, replace(ours, is_settled=True))
+
+
+def put_owner(store: ArchiveStore, owner: Owner) -> None:
+    """Say in the archive whose it is. ArchiveError."""
+    store_small(store, OWNER_KEY, encode(replace(owner, is_settled=UNSET)))
 
 
 def successor(there: Owner | None, *, now_us: int) -> Owner:
     """A directory that takes an archive over."""
     generation = 1 if there is None else there.generation + 1
-    return Owner(id=secrets.token_hex(16), generation=generation, since_us=now_us)
+    return Owner(
+        id=secrets.token_hex(16),
+        generation=generation,
+        since_us=now_us,
+        is_settled=UNSET if there is None else True,
+    )
 
 
 def read_owner(store: ArchiveStore) -> Owner | None:

@@ -1,7 +1,7 @@
 """Whether a shard may copy: the archive can be used, and is that of this data directory.
 
 The first shard finds out for all, at the start and again and again: another directory may take the
-archive over at any time.
+archive over at any time, and its volume may be gone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
 
-from iggy_broker.archive.owner import NotOurs, claim, look
+from iggy_broker.archive.owner import NotOurs, NotThere, claim, look
 from iggy_broker.archive.patience import AGAIN_S_MAX, AGAIN_S_MIN, Patience
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.clock import Clock
@@ -39,10 +39,18 @@ class Standing:
     """Of one shard."""
 
     def __init__(
-        self, root: str, *, lane: Lane, clock: Clock, gate: Gate, counters: Counters
+        self,
+        root: str,
+        *,
+        abandoned: str,
+        lane: Lane,
+        clock: Clock,
+        gate: Gate,
+        counters: Counters,
     ) -> None:
-        """`root`: the data directory. Nobody has looked yet."""
+        """`root`: the data directory. `abandoned`: see `owner`. Nobody has looked yet."""
         self._root = root
+        self._abandoned = abandoned
         self._lane = lane
         self._clock = clock
         self._gate = gate
@@ -68,14 +76,17 @@ class Standing:
         while not self.may_copy:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
 
+    async def look(self) -> None:
+        """Is it ours, now? NotOurs, NotThere, ArchiveError, OSError: it is not to be used."""
+        await self._lane.run(self._look)
+
     async def watch(self, interval_s: float) -> None:
         """Of the first shard, until cancelled: notice when another directory has the archive."""
         while True:
             await asyncio.sleep(max(interval_s, OWNER_LOOK_S_MIN))
             try:
-                # Without a word who has it, it is left alone: its volume may not be mounted now.
-                await self._lane.run(self._look)
-            except NotOurs as error:
+                await self.look()
+            except (NotOurs, NotThere) as error:
                 self._is_ours = False
                 self._counters.archiver_checked = 0
                 self._tell(error)
@@ -103,10 +114,11 @@ class Standing:
             return
 
     def _look(self, store: ArchiveStore, disk: Disk) -> None:
-        look(store, disk, self._root)
+        look(store, disk, self._root, abandoned=self._abandoned)
 
     def _claim(self) -> Awaitable[None]:
-        return self._lane.run(partial(claim, root=self._root, now_us=self._clock.now_us()))
+        now_us, abandoned = self._clock.now_us(), self._abandoned
+        return self._lane.run(partial(claim, root=self._root, now_us=now_us, abandoned=abandoned))
 
     def _tell(self, error: Exception) -> None:
         self._counters.archiver_failing = 1
@@ -115,6 +127,8 @@ class Standing:
             return
         if isinstance(error, NotOurs):
             logger.error("! nothing is archived: %s", error, extra=event("archive_taken"))
+        elif isinstance(error, NotThere):
+            logger.error("! nothing is archived: %s", error, extra=event("archive_missing"))
         else:
             told = event("archive_failed", of="check")
             logger.warning("! not archived: %s", error, extra=told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
@@ -53,6 +53,8 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     generation: Number
     """Of two directories that want the same archive the higher one has it."""
     since_us: Number = 0
+    is_settled: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+    """Only as a directory notes it: the archive has had an owner, this one or the one before."""
 
     @classmethod
     def decode(cls, data: bytes, name: str) -> Owner:

@@ -21,10 +21,8 @@ from typing import Final
 import msgspec
 
 from iggy_broker import logs
-from iggy_broker.archive.copying import store_small
-from iggy_broker.archive.owner import read_owner, successor, write_note
+from iggy_broker.archive.owner import put_owner, read_owner, successor, write_note
 from iggy_broker.archive.places import open_store
-from iggy_broker.archive.state_objects import encode
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.clock import Clock, SystemClock
 from iggy_broker.config import Config, ConfigError, load
@@ -47,7 +45,6 @@ from iggy_broker.restore.survey import REQUESTS_MAX, each, read_metadata, survey
 from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
 from iggy_broker.storage.explain import explain
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
-from iggy_wire.archive import OWNER_KEY
 
 _FAILED: Final = 1
 _USAGE: Final = 2
@@ -86,7 +83,7 @@ def restore(root: str, store: ArchiveStore, wishes: Wishes, *, clock: Clock) -> 
         return None
     owner = successor(read_owner(store), now_us=now_us)
     if wishes.take_over:
-        store_small(store, OWNER_KEY, encode(owner))
+        put_owner(store, owner)
     known = _metadata(store, wishes)
     held = survey(store, is_all=wishes.is_full or wishes.is_checked)
     if known is None and not held and not wishes.allow_new:

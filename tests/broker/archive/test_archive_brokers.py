@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from archive_content import manifests_of, objects_of, payloads_of
+from archive_settings import BASE, CONTINUOUS, NAME, of_bucket
 from broker_process import BrokerProcess
 from iggy_broker.archive.bucket import PART_BYTES, BucketPlace, BucketStore
 from iggy_broker.archive.folder import UNFINISHED, FolderStore
@@ -28,27 +29,12 @@ from waiting import wait_until
 
 SEGMENT_BYTES = 1 << 20
 PARTITIONS = 3
-NAME = "IGGY_DATA_MAINTENANCE_ARCHIVER_"
-BASE = {f"{NAME}ENABLED": "true", f"{NAME}INTERVAL": "100ms"}
-CONTINUOUS = {**BASE, f"{NAME}CONTINUOUS": "true"}
 WHEN_DUE = {
     **BASE,
     "IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL": "100ms",
     "IGGY_SYSTEM_PARTITION_MESSAGE_SAVER_INTERVAL": "100ms",
 }
 WITHIN_S = 60.0
-
-
-def of_bucket(place: BucketPlace, endpoint: str | None = None) -> dict[str, str]:
-    """Settings of an archive there."""
-    return {
-        f"{NAME}KIND": "s3",
-        f"{NAME}S3_BUCKET": place.bucket,
-        f"{NAME}S3_KEY_PREFIX": place.prefix,
-        f"{NAME}S3_ENDPOINT": endpoint or place.endpoint,
-        f"{NAME}S3_ACCESS_KEY_ID": ACCESS_KEY,
-        f"{NAME}S3_SECRET_ACCESS_KEY": SECRET_KEY,
-    }
 
 
 @contextmanager

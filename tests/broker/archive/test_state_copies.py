@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
-from archived_topic import CONTINUOUS, ArchivedTopic, MemoryStore
+from archived_topic import CONTINUOUS, ArchivedTopic, Crashed, MemoryStore
 from cleaned_topic import READER
 from iggy_broker.archive.owner import (
     Claim,
     NotOurs,
+    NotThere,
     claim,
     judge,
-    look,
     read_note,
     read_owner,
     successor,
@@ -112,11 +114,17 @@ def owner(number: int, generation: int) -> Owner:
     return Owner(id=f"{number:032x}", generation=generation)
 
 
+def settled(one: Owner) -> Owner:
+    return replace(one, is_settled=True)
+
+
 @pytest.mark.parametrize(
     ("ours", "there", "verdict"),
     [
         (None, None, Claim.TAKE),
         (owner(1, 1), None, Claim.TAKE),
+        (settled(owner(1, 1)), None, Claim.AWAY),
+        (settled(owner(2, 2)), owner(1, 1), Claim.TAKE),
         (owner(1, 1), owner(1, 1), Claim.OURS),
         (owner(2, 2), owner(1, 1), Claim.TAKE),
         (owner(1, 1), owner(2, 2), Claim.TAKEN),
@@ -135,7 +143,9 @@ def test_an_archive_goes_from_one_directory_to_the_next() -> None:
     take: Callable[[SimulatedDisk], None] = lambda disk: claim(store, disk, "/data", now_us=5)  # noqa: E731
     take(former)
     take(former)
-    assert read_owner(store) == read_note(former, "/data")
+    there = read_owner(store)
+    assert there is not None
+    assert read_note(former, "/data") == settled(there)
     with pytest.raises(NotOurs, match="another data directory"):
         take(stranger)
     assert read_note(stranger, "/data") is None
@@ -147,12 +157,54 @@ def test_an_archive_goes_from_one_directory_to_the_next() -> None:
         take(former)
 
 
-def test_a_look_writes_nothing_to_an_archive_that_is_away() -> None:
+def test_an_empty_place_is_taken_only_by_who_has_given_up_another() -> None:
     store, disk = MemoryStore(), new_disk()
     claim(store, disk, "/data", now_us=5)
+    had = read_note(disk, "/data")
+    assert had is not None
     store.objects.clear()
-    assert look(store, disk, "/data")[0] is Claim.TAKE
+    for abandoned in ("", f"{7:032x}"):
+        with pytest.raises(NotThere, match=f"abandoned to {had.id}"):
+            claim(store, disk, "/data", now_us=6, abandoned=abandoned)
     assert store.objects == {}
+
+    claim(store, disk, "/data", now_us=7, abandoned=had.id)
+    claim(store, disk, "/data", now_us=8, abandoned=had.id)
+    there = read_owner(store)
+    assert there is not None
+    assert there.id != had.id
+    store.objects.clear()
+    with pytest.raises(NotThere, match=there.id):
+        claim(store, disk, "/data", now_us=9, abandoned=had.id)
+
+
+def test_a_restored_directory_waits_for_the_archive_it_is_from() -> None:
+    store, disk = MemoryStore(), new_disk()
+    write_note(disk, "/data", successor(owner(1, 1), now_us=5))
+    with pytest.raises(NotThere):
+        claim(store, disk, "/data", now_us=6)
+    store.objects[OWNER_KEY] = encode(owner(1, 1))
+    claim(store, disk, "/data", now_us=7)
+    assert read_owner(store) == owner_of(disk)
+
+
+@pytest.mark.parametrize("noted_at", ["note", "object"])
+def test_a_claim_that_a_crash_cut_is_made_again(noted_at: str) -> None:
+    store, disk = MemoryStore(), new_disk()
+    store.crash_at = 1 if noted_at == "note" else 2
+    with pytest.raises(Crashed):
+        claim(store, disk, "/data", now_us=5)
+    store.crash_at = None
+    claim(store, disk, "/data", now_us=6)
+    assert read_owner(store) == owner_of(disk)
+
+
+def owner_of(disk: SimulatedDisk) -> Owner:
+    """As the archive has it."""
+    noted = read_note(disk, "/data")
+    assert noted is not None
+    assert noted.is_settled
+    return replace(noted, is_settled=UNSET)
 
 
 def new_disk() -> SimulatedDisk:
