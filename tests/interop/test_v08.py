@@ -9,6 +9,7 @@ from struct import Struct
 import pytest
 
 from broker_process import PASSWORD, BrokerProcess, running_broker
+from iggy_client import messages
 from iggy_client.client import Client, Message
 from iggy_wire.codes import Command
 from iggy_wire.cursor import name_bytes, text8_bytes
@@ -21,8 +22,9 @@ from iggy_wire.primitives import (
     PollingStrategy,
 )
 from iggy_wire.replies import GroupDetails, Stats
+from iggy_wire.requests import PollMessages
 from iggy_wire.v08 import frames
-from v08_client import V08Client, V08Error, decode_poll, send_payload
+from v08_client import INDEX, V06_HEADER, V08Client, V08Error, decode_poll, send_payload
 
 FIRST = PollingStrategy.first()
 TOPIC = Struct("<IQIQBQBQQ")
@@ -219,6 +221,40 @@ def test_flushing_promises_no_more_than_it_does(old: V08Client, new: Client) -> 
     with pytest.raises(V08Error) as refused:
         old.ask(Command.FLUSH_UNSAVED_BUFFER, where + b"\x01")
     assert refused.value.code == ErrorCode.FEATURE_UNAVAILABLE
+
+
+def test_clients_up_to_0_6_have_shorter_headers_and_no_kinds_of_keys(
+    broker: BrokerProcess, new: Client
+) -> None:
+    new.create_stream("v06")
+    new.create_topic("v06", "orders", 1)
+    pair = b"\x03\0\0\0key" + b"\x02\x05\0\0\0value"
+    newer = b"\x04\x01\0\0\0\x07" + b"\x02\x01\0\0\0n"  # a key that is a number
+    to = Partitioning.partition(0)
+    sent = place("v06", "orders") + to.encode() + (1).to_bytes(4, "little")
+    message = V06_HEADER.pack(0, bytes(16), 0, 0, 9, len(pair), 3) + b"old" + pair
+    data = len(sent).to_bytes(4, "little") + sent + INDEX.pack(0, len(message), 0) + message
+    with V08Client(broker.address) as old:
+        old.login(version="0.8.0")
+        old.ask(Command.SEND_MESSAGES, data)
+        new.send("v06", "orders", to, [Message(b"new", headers=b"\x02" + pair + newer)])
+        with pytest.raises(V08Error):
+            old.ask(Command.SEND_MESSAGES, data.replace(b"\x05\0\0\0v", b"\x06\0\0\0v"))
+    with V08Client(broker.address) as old:
+        old.login(version="0.8.0")
+        polling = PollMessages(
+            Consumer.plain(1), Identifier("v06"), Identifier("orders"), 0, FIRST, 9, False
+        )
+        polled = old.ask(Command.POLL_MESSAGES, polling.encode())[16:]
+        for offset, payload in enumerate((b"old", b"new")):
+            fields = V06_HEADER.unpack_from(polled)
+            assert fields[2] == offset
+            assert fields[5:] == (len(pair), 3)
+            assert polled[V06_HEADER.size :].startswith(payload + pair)
+            polled = polled[len(message) :]
+        assert polled == b""
+    stored = messages(new.poll("v06", "orders", 0, strategy=FIRST, count=1))
+    assert [one.headers for one in stored] == [b"\x02" + pair]
 
 
 @pytest.mark.parametrize("step", [1, 3, 100])

@@ -15,6 +15,7 @@ from iggy_wire.requests import PollMessages
 from iggy_wire.v08 import frames
 
 HEADER = Struct("<Q16sQQQIIQ")
+V06_HEADER = Struct("<Q16sQQQII")
 INDEX = Struct("<IIQ")
 TIMEOUT_S = 30.0
 
@@ -85,10 +86,12 @@ class V08Client:
             found += part
         return found
 
-    def login(self, username: str = USERNAME, password: str = PASSWORD) -> int:
-        """The user's id."""
+    def login(
+        self, username: str = USERNAME, password: str = PASSWORD, version: str = "0.10.0"
+    ) -> int:
+        """The user's id. `version`: of the Rust library, 0.8 in a client of servers up to 0.6."""
         login = name_bytes(username, "user") + text8_bytes(password, "password")
-        more = text32_bytes("0.7.0", "version") + text32_bytes("", "context")
+        more = text32_bytes(version, "version") + text32_bytes("", "context")
         return int.from_bytes(self.ask(Command.LEGACY_LOGIN, login + more), "little")
 
     def send(

@@ -26,6 +26,7 @@ from iggy_wire.replies import (
     Users,
 )
 from iggy_wire.requests import CreateTopic, Login, LoginWithToken, UpdateTopic
+from iggy_wire.v08 import v06
 
 SDK_NAME: Final = "sdk-0.8"
 REPLICATION_FACTOR: Final = 1
@@ -47,6 +48,15 @@ def login(payload: Buffer) -> Login:
     username, password = reader.name("username"), reader.text8("password")
     version = reader.text32("sdk version") or _UNKNOWN
     return Login(P11.version, SDK_NAME, version[:255], username, password)
+
+
+def is_v06_login(payload: Buffer) -> bool:
+    """Whether a well-formed login by password tells a client of servers up to 0.6."""
+    reader = Reader(payload)
+    reader.name("username")
+    reader.text8("password")
+    version = reader.text32("sdk version")
+    return v06.is_v06(version, reader.text32("context") if reader.remaining else "")
 
 
 def token_login(payload: Buffer) -> LoginWithToken:

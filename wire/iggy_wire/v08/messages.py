@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from struct import Struct
 from typing import Final
 
@@ -17,10 +18,14 @@ from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import Identifier, Partitioning
 from iggy_wire.replies import Polled
 from iggy_wire.requests import SendMessages
+from iggy_wire.v08 import v06
 
-INDEX_BYTES: Final = 16  # an entry: offset, end of the message, time
+INDEX_BYTES: Final = 16
+_INDEX: Final = Struct("<IIQ")  # an entry: offset, end of the message, time
+_LENGTHS: Final = Struct("<48xII")  # in the header of a message
 _HEADER: Final = Struct("<Q16sQQQIIQ")
 # checksum, id, offset, timestamp, origin timestamp, headers length, payload length, reserved
+_V06_HEADER: Final = Struct("<Q16sQQQII")
 _CHECKSUM_BYTES: Final = 8
 _POLL_HEAD: Final = Struct("<IQI")
 
@@ -32,6 +37,7 @@ class Sent(msgspec.Struct, frozen=True):
     topic: Identifier
     partitioning: Partitioning
     messages: tuple[Message, ...]
+    is_v06: bool = False  # laid out as clients of servers up to 0.6 do it
 
     @classmethod
     def decode(cls, payload: Buffer) -> Sent:
@@ -45,11 +51,12 @@ class Sent(msgspec.Struct, frozen=True):
         partitioning = Partitioning.read(head)
         count = head.u32("messages count")
         head.finish("metadata")
-        # Where messages end stands in their headers, too.
-        reader.take(count * INDEX_BYTES, "index")
-        found = tuple(_read(reader) for _ in range(count))
+        index = reader.take(count * INDEX_BYTES, "index")
+        is_v06 = _is_v06(index, reader.data[reader.at :])
+        read = _read_v06 if is_v06 else _read
+        found = tuple(read(reader) for _ in range(count))
         reader.finish("messages")
-        return cls(stream, topic, partitioning, found)
+        return cls(stream, topic, partitioning, found, is_v06)
 
     def requests(self) -> Iterator[SendMessages]:
         """The same as requests of 0.11, one after the other: a batch spans 71 minutes at most."""
@@ -59,8 +66,18 @@ class Sent(msgspec.Struct, frozen=True):
             yield SendMessages(self.stream, self.topic, self.partitioning, len(part), batch)
 
 
-def _read(reader: Reader) -> Message:
-    _, raw_id, _, _, origin_us, headers_bytes, payload_bytes, _ = reader.unpack(_HEADER, "message")
+def _is_v06(index: memoryview, first: memoryview) -> bool:
+    """The index says where the first message ends, which tells how long its header is."""
+    if len(index) < INDEX_BYTES or len(first) < v06.MESSAGE_HEADER_BYTES:
+        return False
+    _, end, _ = _INDEX.unpack_from(index)
+    headers_bytes, payload_bytes = _LENGTHS.unpack_from(first)
+    return bool(end == v06.MESSAGE_HEADER_BYTES + headers_bytes + payload_bytes)
+
+
+def _read(reader: Reader, layout: Struct = _HEADER) -> Message:
+    fields = reader.unpack(layout, "message")
+    _, raw_id, _, _, origin_us, headers_bytes, payload_bytes = fields[:7]
     payload = bytes(reader.take(payload_bytes, "payload"))
     return Message(
         payload,
@@ -68,6 +85,11 @@ def _read(reader: Reader) -> Message:
         bytes(reader.take(headers_bytes, "headers")),
         origin_timestamp_us=origin_us,
     )
+
+
+def _read_v06(reader: Reader) -> Message:
+    message = _read(reader, _V06_HEADER)
+    return replace(message, headers=v06.with_key_kinds(message.headers))
 
 
 def _spans(given: tuple[Message, ...]) -> Iterator[list[Message]]:
@@ -86,12 +108,15 @@ def _spans(given: tuple[Message, ...]) -> Iterator[list[Message]]:
         yield part
 
 
-def polled_payload(body: Buffer) -> bytes:
-    """The reply to a poll, from that of 0.11."""
+def polled_payload(body: Buffer, *, is_v06: bool = False) -> bytes:
+    """The reply to a poll, from that of 0.11. `is_v06`: for a client of servers up to 0.6."""
     polled = Polled.decode(body)
     parts = [_POLL_HEAD.pack(polled.partition_id, polled.current_offset, polled.count)]
+    size_bytes = v06.MESSAGE_HEADER_BYTES if is_v06 else _HEADER.size
     for message in messages(polled.region):
-        parts.append(_header(message))
+        if is_v06:
+            message = replace(message, headers=v06.without_key_kinds(message.headers))
+        parts.append(_header(message, size_bytes))
         parts.append(message.payload)
         parts.append(message.headers)
     return b"".join(parts)
@@ -102,21 +127,19 @@ def empty_poll(partition_id: int = 0) -> bytes:
     return _POLL_HEAD.pack(partition_id, 0, 0)
 
 
-def _header(message: Message) -> bytes:
-    header = bytearray(
-        _HEADER.pack(
-            0,
-            message.id.to_bytes(16, "little"),
-            message.offset,
-            message.timestamp_us,
-            message.origin_timestamp_us,
-            len(message.headers),
-            len(message.payload),
-            0,
-        )
+def _header(message: Message, size_bytes: int) -> bytes:
+    whole = _HEADER.pack(
+        0,
+        message.id.to_bytes(16, "little"),
+        message.offset,
+        message.timestamp_us,
+        message.origin_timestamp_us,
+        len(message.headers),
+        len(message.payload),
+        0,
     )
-    checksum = xxhash.xxh3_64(memoryview(header)[_CHECKSUM_BYTES:])
+    rest = whole[_CHECKSUM_BYTES:size_bytes]
+    checksum = xxhash.xxh3_64(rest)
     checksum.update(message.payload)
     checksum.update(message.headers)
-    header[:_CHECKSUM_BYTES] = checksum.intdigest().to_bytes(_CHECKSUM_BYTES, "little")
-    return bytes(header)
+    return checksum.intdigest().to_bytes(_CHECKSUM_BYTES, "little") + rest

@@ -74,6 +74,7 @@ class Dialogue:
         self._session = 0  # number; 0: not logged in
         self._requests = 0  # that have a number of their own
         self._last: dict[_GroupKey, int] = {}  # partition that was read last
+        self._is_v06 = False  # messages are laid out as up to 0.6; a login or a send tells
 
     def serve(self, request: Buffer) -> _Steps:
         """One whole request of the client; see above."""
@@ -132,7 +133,9 @@ class Dialogue:
         return bodies.reply_payload(command, body)
 
     def _login(self, command: Command, payload: Buffer) -> _Steps:
-        return self._logged_in(bodies.login(payload))
+        request = bodies.login(payload)
+        self._is_v06 = bodies.is_v06_login(payload)
+        return self._logged_in(request)
 
     def _token_login(self, command: Command, payload: Buffer) -> _Steps:
         return self._logged_in(bodies.token_login(payload))
@@ -162,14 +165,16 @@ class Dialogue:
         return b""
 
     def _send(self, command: Command, payload: Buffer) -> _Steps:
-        for request in messages.Sent.decode(payload).requests():
+        sent = messages.Sent.decode(payload)
+        self._is_v06 = sent.is_v06
+        for request in sent.requests():
             yield from self._ask(command, request.encode())
         return b""
 
     def _poll(self, command: Command, payload: Buffer) -> _Steps:
         request = PollMessages.decode(payload)
         if request.consumer.kind != ConsumerKind.GROUP:
-            return messages.polled_payload((yield from self._ask(command, payload)))
+            return self._polled((yield from self._ask(command, payload)))
         key = (request.stream, request.topic, request.consumer.id)
         for _ in range(2):  # once more when a partition went to somebody else just now
             partition = request.partition_id
@@ -181,8 +186,11 @@ class Dialogue:
             body = yield from self._ask(command, asked.encode())
             if Polled.decode(body).partition_id != PARTITION_NOT_OWNED:
                 self._remember(key, partition)
-                return messages.polled_payload(body)
+                return self._polled(body)
         return messages.empty_poll()
+
+    def _polled(self, body: Buffer) -> bytes:
+        return messages.polled_payload(body, is_v06=self._is_v06)
 
     def _next_partition(self, key: _GroupKey) -> Generator[bytearray, Buffer, int | None]:
         """Of those that this member has the one whose turn it is; None if it has none."""
