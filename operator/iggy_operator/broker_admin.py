@@ -69,7 +69,7 @@ class BrokerDownError(BrokerError):
     """It cannot be reached. Nobody tries before `retry_in_s` is over."""
 
     def __init__(self, message: str, *, retry_in_s: float, down_for_s: float) -> None:
-        """`down_for_s`: since the first failure."""
+        """`down_for_s`: since the first failure, or since it was last said to serve."""
         super().__init__(message)
         self.retry_in_s = retry_in_s
         self.down_for_s = down_for_s
@@ -243,9 +243,12 @@ class BrokerAdmin:
                     await self._read_topic(stream, action.name)
 
     def heard(self, sign: str) -> None:
-        """Something else says that it serves: try at once, however often it failed. Once a sign."""
+        """Something else says that it serves: try at once, however often it failed. Once a sign.
+
+        How long it was away before, hibernating perhaps, is no longer held against it.
+        """
         if sign != self._sign and self._trouble is not None and not self._trouble.is_denied:
-            self._trouble.until_s = self._clock.monotonic_s()
+            self._trouble.since_s = self._trouble.until_s = self._clock.monotonic_s()
             self._trouble.failures = 0
         self._sign = sign
 
