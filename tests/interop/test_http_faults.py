@@ -15,6 +15,8 @@ import pytest
 
 from broker_process import PASSWORD, BrokerProcess, running_broker
 from http_client import TOPIC, HttpClient, http_client, sending
+from iggy_broker.config_http import Http
+from iggy_broker.net.http.server import routes_of
 from process_figures import anonymous_bytes
 
 AS_JSON = {"Accept": "application/json"}
@@ -90,7 +92,7 @@ def test_a_body_must_be_announced_as_json(http: HttpClient, kind: str) -> None:
 def test_a_body_over_the_limit_ends_the_connection_and_costs_no_memory(
     broker: BrokerProcess, http: HttpClient, is_chunked: bool
 ) -> None:
-    large = json.dumps(sending(b"x" * 3_000_000)).encode()
+    large = json.dumps(sending(b"x" * (3 << 20))).encode()
     before = sum(map(anonymous_bytes, broker.shard_pids()))
 
     for _ in range(5):
@@ -101,7 +103,79 @@ def test_a_body_over_the_limit_ends_the_connection_and_costs_no_memory(
         assert b"connection: close" in answer.lower()
 
     assert sum(map(anonymous_bytes, broker.shard_pids())) - before < 5 * LIMIT
+    parts = (large[at : at + 65_536] for at in range(0, len(large), 65_536))
+    raw = parts if is_chunked else large
+    told = http.ask("POST", f"{TOPIC_PATH}/messages", raw=raw, headers=JSON)
+    assert (told.status, told.headers["connection"]) == (413, "close")
     http.send(TOPIC_PATH, b"after")
+
+
+@pytest.mark.parametrize(
+    ("head", "begin"),
+    [
+        (b"Content-Length: 4000000", b""),
+        (b"Transfer-Encoding: chunked", b"%x\r\n%b" % (4_000_000, bytes(LIMIT + 1))),
+    ],
+    ids=["announced", "chunked"],
+)
+def test_a_body_over_the_limit_is_not_waited_for(
+    http: HttpClient, head: bytes, begin: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", http.port), timeout=20) as sock:
+        request = raw_head(http, b"POST", f"{TOPIC_PATH}/messages", head)
+        sock.sendall(request + begin)  # and no more
+        assert sock.recv(65536).startswith(b"HTTP/1.1 413")
+
+
+# One body of each route that takes one.
+WHOLE: dict[tuple[str, str], dict[str, object]] = {
+    ("POST", "/snapshot"): {"compression": "stored", "snapshot_types": ["test"]},
+    ("POST", "/users/login"): {"username": "iggy", "password": PASSWORD},
+    ("POST", "/users/refresh-token"): {"token": "t"},
+    ("POST", "/personal-access-tokens/login"): {"token": "t"},
+    ("POST", "/personal-access-tokens"): {"name": "cut", "expiry": 0},
+    ("POST", "/users"): {"username": "cut", "password": "secret", "status": "active"},
+    ("PUT", "/users/{user_id}"): {"username": "cut"},
+    ("PUT", "/users/{user_id}/password"): {"current_password": PASSWORD, "new_password": "cut"},
+    ("PUT", "/users/{user_id}/permissions"): {"permissions": None},
+    ("POST", "/streams"): {"name": "cut"},
+    ("PUT", "/streams/{stream_id}"): {"name": "cut"},
+    ("POST", "/streams/{stream_id}/topics"): TOPIC | {"name": "cut"},
+    ("PUT", "/streams/{stream_id}/topics/{topic_id}"): {"name": "cut", "message_expiry": 1},
+    ("POST", "/streams/{stream_id}/topics/{topic_id}/partitions"): {"partitions_count": 1},
+    ("POST", "/streams/{stream_id}/topics/{topic_id}/messages"): sending(b"cut"),
+    ("PUT", "/streams/{stream_id}/topics/{topic_id}/consumer-offsets"): {
+        "consumer_id": 1, "partition_id": 0, "offset": 0,
+    },
+    ("POST", "/streams/{stream_id}/topics/{topic_id}/consumer-groups"): {"name": "cut"},
+}  # fmt: skip
+
+
+def test_every_cut_body_is_refused_and_changes_nothing(
+    broker: BrokerProcess, http: HttpClient
+) -> None:
+    taking = {(route.method, route.path) for route in routes_of(Http()) if route.body is not None}
+    assert taking == WHOLE.keys()
+    shards, before = broker.shard_pids(), everything(http)
+
+    for (method, template), body in WHOLE.items():
+        path = template.format(user_id="iggy", stream_id="s", topic_id="t")
+        data = json.dumps(body).encode()
+        for length in range(len(data)):
+            answer = http.ask(method, path, raw=data[:length], headers=JSON)
+            assert answer.status == 400, f"{length} bytes of {path} were taken"
+
+    assert everything(http) == before
+    assert broker.shard_pids() == shards
+    with http_client(broker) as again:
+        again.send(TOPIC_PATH, b"alive")
+
+
+def everything(http: HttpClient) -> list[object]:
+    """What there is."""
+    places = ("/users", "/personal-access-tokens", "/streams", STREAM, TOPIC_PATH)
+    more = (f"{TOPIC_PATH}/consumer-groups", f"{TOPIC_PATH}/consumer-offsets")
+    return [http.get(place) for place in places] + [http.ask("GET", one).body for one in more]
 
 
 def test_a_client_that_asks_first_is_told_to_go_on(http: HttpClient) -> None:
@@ -172,7 +246,7 @@ BAD_HEADERS = {
     "blank": "Bearer   ",
     "lower case": f"bearer {signed()}",
     "basic": "Basic aWdneTppZ2d5",
-    "long": "Bearer " + "x" * 7000,
+    "long": "Bearer " + "x" * 10_000,
     "unsigned": f"Bearer {unsigned()}",
     "another secret": "Bearer " + jwt.encode({"sub": "0"}, "x" * 32, algorithm="HS256"),
     "another algorithm": "Bearer " + jwt.encode({"sub": "0"}, SECRET, algorithm="HS512"),
@@ -304,11 +378,7 @@ def test_too_many_writes_of_one_token_are_put_off(broker: BrokerProcess) -> None
 def raw_request(http: HttpClient, method: bytes, path: str, head: bytes, body: bytes) -> bytes:
     """All that comes back on a connection of its own, which we end."""
     with socket.create_connection(("127.0.0.1", http.port), timeout=20) as sock:
-        sock.sendall(
-            b"%b %b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
-            b"Connection: close\r\nAuthorization: Bearer %b\r\n%b\r\n\r\n"
-            % (method, path.encode(), str(http.token).encode(), head)
-        )
+        sock.sendall(raw_head(http, method, path, head))
         with suppress(BrokenPipeError, ConnectionResetError):  # it has seen enough
             sock.sendall(body)
         found = b""
@@ -316,3 +386,12 @@ def raw_request(http: HttpClient, method: bytes, path: str, head: bytes, body: b
             while data := sock.recv(65536):
                 found += data
         return found
+
+
+def raw_head(http: HttpClient, method: bytes, path: str, head: bytes) -> bytes:
+    """All of a request but its body."""
+    return (
+        b"%b %b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+        b"Connection: close\r\nAuthorization: Bearer %b\r\n%b\r\n\r\n"
+        % (method, path.encode(), str(http.token).encode(), head)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -53,10 +53,10 @@ class HttpClient:
         path: str,
         body: Any = None,
         *,
-        raw: bytes | None = None,
+        raw: bytes | Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One request. `body` goes as JSON; `raw` as it is, without a type."""
+        """One request. `body` goes as JSON; `raw` as it is, without a type, and parts in chunks."""
         sent = dict(headers or {})
         if self.token is not None:
             sent.setdefault("Authorization", f"Bearer {self.token}")

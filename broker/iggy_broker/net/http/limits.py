@@ -14,6 +14,7 @@ WRITES_MAX: Final = 128  # unanswered writes of all tokens (as the original's wh
 BODY_BYTES_MAX: Final = 64 << 20  # of bodies that are being read or served
 CONNECTIONS_MAX: Final = 1024  # open connections; beyond, a new one is closed at once
 FIRST_REQUEST_S: Final = 30.0  # from the connection to the first whole head of a request
+FIELD_BYTES_MAX: Final = 16 << 10  # of one header of a request; beyond, 400
 BODY_S: Final = 60.0  # from the head of a request to the end of its body
 KEPT_ALIVE_S: Final = 75.0  # from an answer to the next request on the same connection
 LINGER_S: Final = 2.0  # what is still sent after a 413 is read for so long, so that it is seen

@@ -24,6 +24,7 @@ from iggy_broker.net.http.commands import Commands
 from iggy_broker.net.http.jwts import Jwts
 from iggy_broker.net.http.limits import (
     CONNECTIONS_MAX,
+    FIELD_BYTES_MAX,
     FIRST_REQUEST_S,
     KEPT_ALIVE_S,
     LINGER_S,
@@ -198,6 +199,7 @@ class _Connection(RequestHandler):
             keepalive_timeout=KEPT_ALIVE_S,
             access_log=None,  # type: ignore[arg-type] # as documented
             auto_decompress=False,
+            max_field_size=FIELD_BYTES_MAX,
             lingering_time=LINGER_S,
             logger=logger,
         )
