@@ -6,13 +6,15 @@ from contextlib import ExitStack
 import pytest
 
 from broker_process import BrokerProcess, running_broker
+from http_client import HttpClient, http_client
 from iggy_client.client import Client
 from raw_frames import RawClient
 
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with running_broker(tmp_path_factory.mktemp("broker"), shards=2, monitoring=True) as running:
+    folder = tmp_path_factory.mktemp("broker")
+    with running_broker(folder, shards=2, monitoring=True, transports=["http"]) as running:
         yield running
 
 
@@ -28,6 +30,13 @@ def raw(broker: BrokerProcess) -> Iterator[RawClient]:
     """Root, frame by frame."""
     with RawClient(broker.tcp_port) as client:
         client.login()
+        yield client
+
+
+@pytest.fixture
+def http(broker: BrokerProcess) -> Iterator[HttpClient]:
+    """Root, over HTTP."""
+    with http_client(broker) as client:
         yield client
 
 

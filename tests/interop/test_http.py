@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
-from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -12,20 +12,23 @@ import pytest
 from broker_process import BrokerProcess, running_broker
 from http_client import TOPIC, HttpClient, http_client, sending
 from iggy_broker.config_http import Http
+from iggy_broker.net.http import bodies
 from iggy_broker.net.http.openapi import document
 from iggy_broker.net.http.server import routes_of
-from iggy_client import Client, ClientError
+from iggy_client import Client
 from iggy_wire.batch import Message, build, messages
 from iggy_wire.codes import Command
 from permission_matrix import GRANTS, is_enough, permissions_of
 
 NEVER = (1 << 64) - 1
+LIMIT = 1_000_000
 ORIGIN = "https://shop.example.com"
 SETTINGS = {
     "IGGY_HTTP_CORS_ALLOWED_ORIGINS": ORIGIN,
     "IGGY_HTTP_CORS_ALLOW_CREDENTIALS": "true",
     "IGGY_HTTP_MAX_REQUEST_SIZE": "1 MB",
 }
+GLOBAL_FLAGS = bodies.GlobalFlags.__struct_fields__
 HEADERS = [
     {"key": {"kind": kind, "value": "Yg=="}, "value": {"kind": "raw", "value": "AA=="}}
     for kind in ("string", "raw")
@@ -85,19 +88,22 @@ def test_what_is_sent_one_way_is_read_the_other(http: HttpClient, tcp: Client, t
 @pytest.mark.parametrize(
     ("given", "stored"),
     [
-        (0, None), ("0", None), (None, None), (NEVER, NEVER), (str((1 << 128) - 1), (1 << 128) - 1),
+        (0, None), ("0", None), (None, None), (NEVER, NEVER), (str(1 << 64), 1 << 64),
+        (str((1 << 128) - 1), (1 << 128) - 1),
         ("01020304-0506-0708-090a-0b0c0d0e0f11", 1339673755198158349044581307228491537),
         ("0102030405060708090a0b0c0d0e0f1a", 0x0102030405060708090A0B0C0D0E0F1A),
     ],
 )  # fmt: skip
 def test_ids_are_kept_digit_for_digit(
-    http: HttpClient, topic: str, given: object, stored: int | None
+    http: HttpClient, tcp: Client, topic: str, given: object, stored: int | None
 ) -> None:
     body = sending(b"x")
     body["messages"][0]["id"] = given
     http.post(f"{topic}/messages", body)
 
     (found,) = http.get(f"{topic}/messages")["messages"]
+    (same,) = messages(tcp.poll(int(topic.split("/")[2]), "t", 0, count=10).region)
+    assert same.id == found["header"]["id"]
     assert found["header"]["id"] == stored if stored is not None else found["header"]["id"] > 0
 
 
@@ -136,94 +142,39 @@ def test_user_headers_are_checked_and_sorted(http: HttpClient, topic: str) -> No
     (found,) = http.get(f"{topic}/messages")["messages"]
     assert [one["key"]["kind"] for one in found["user_headers"]] == ["raw", "string"]
 
-    long, empty = base64.b64encode(b"k" * 256).decode(), ""
-    for key, code in ((long, 4018), (empty, 4018)):
-        one = {"key": {"kind": "raw", "value": key}, "value": {"kind": "raw", "value": "AA=="}}
+    for length, code in ((0, 4018), (256, 4018), (1, 0), (255, 0)):
+        key = {"kind": "raw", "value": base64.b64encode(b"k" * length).decode()}
+        one = {"key": key, "value": {"kind": "raw", "value": "AA=="}}
         body["messages"][0]["user_headers"] = [one]
-        assert http.ask("POST", f"{topic}/messages", body).error == (400, code)
+        answer = http.ask("POST", f"{topic}/messages", body)
+        if code:
+            assert answer.error == (400, code)
+        else:
+            assert answer.status == 201
+            (found,) = http.get(f"{topic}/messages?kind=last&count=1")["messages"]
+            assert found["user_headers"] == [one]
     body["messages"][0]["user_headers"] = [HEADERS[0], HEADERS[0]]
     assert http.ask("POST", f"{topic}/messages", body).error == (400, 4018)
-    body["messages"][0]["user_headers"] = base64.b64encode(b"o" * 100_001).decode()
-    assert http.ask("POST", f"{topic}/messages", body).error == (400, 4017)
+    for length, status in ((100_000, 201), (100_001, 400)):
+        block = base64.b64encode(b"o" * length).decode()
+        body["messages"][0]["user_headers"] = block
+        answer = http.ask("POST", f"{topic}/messages", body)
+        assert answer.status == status
+        assert status == 201 or answer.error == (400, 4017)
+    (found,) = http.get(f"{topic}/messages?kind=last&count=1")["messages"]
+    assert found["user_headers"] == base64.b64encode(b"o" * 100_000).decode()
 
 
-def test_missing_things_have_their_own_answers(http: HttpClient, tcp: Client, topic: str) -> None:
-    missing = {
-        f"{topic}/messages?partition_id=7": (404, 3007),
-        f"{topic}/consumer-offsets?partition_id=7": (404, 404),
-        f"{topic}/consumer-offsets?consumer_id=fresh": (404, 404),
-        "/streams/none/topics/t/messages": (404, 404),
-        f"{topic}-not/messages": (404, 404),
-        f"{topic}/consumer-groups/none": (404, 404),
-        "/streams/none/topics/t/consumer-groups": (404, 1009),
-    }
-    for path, error in missing.items():
-        assert http.ask("GET", path).error == error, path
-
-    stream = int(topic.split("/")[2])
-    for target, code in (
-        ((stream, "t", 7), 3007),
-        (("none", "t", 0), 1009),
-        ((stream, "x", 0), 2010),
-    ):
-        with pytest.raises(ClientError) as refused:
-            tcp.poll(*target, count=1)
-        assert refused.value.code == code
-
-
-def test_offsets_beyond_the_end_are_refused(http: HttpClient, topic: str) -> None:
-    offsets = f"{topic}/consumer-offsets"
-
-    def store(offset: int, partition: int = 1) -> tuple[int, int]:
-        body = {"consumer_id": "me", "partition_id": partition, "offset": offset}
-        answer = http.ask("PUT", offsets, body)
-        return (answer.status, 0) if answer.status == 204 else answer.error
-
-    assert [store(0), store(1)] == [(400, 4100)] * 2
-    http.send(topic, *[b"x"] * 5, partition=1)
-    assert [store(offset) for offset in (2, 4)] == [(204, 0)] * 2
-    assert [store(offset) for offset in (5, 1 << 63, NEVER)] == [(400, 4100)] * 3
-    found = http.get(f"{offsets}?consumer_id=me&partition_id=1")
-    assert found == {"partition_id": 1, "current_offset": 4, "stored_offset": 4}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../../../tmp/x",
-        "..",
-        ".",
-        "a/b",
-        "a\\b",
-        "CON",
-        "x\0y",
-        "\u2028" * 84 + "abc",
-        "🐦",
-        "Foo",
-        "foo",
-    ],
-)
-def test_names_are_names_whatever_is_in_them(http: HttpClient, topic: str, name: str) -> None:
-    stream = topic.removesuffix("/topics/t")
-    made = http.post(f"{stream}/topics", TOPIC | {"name": name})
-
-    assert http.get(f"{stream}/topics/{quote(name, safe='')}") == http.get(
-        f"{stream}/topics/{made['id']}"
-    )
-    assert made["name"] == name
-
-
-def test_long_lists_come_whole(http: HttpClient, tcp: Client) -> None:
-    names = [f"{number:03}" + "\u20ac" * 84 for number in range(200)]
-    stream = http.post("/streams", {"name": "long"})["id"]
-    for name in names:
-        http.post(f"/streams/{stream}/topics", TOPIC | {"name": name})
-
-    found = http.get(f"/streams/{stream}/topics")
-    assert [(one["id"], one["name"]) for one in found] == [
-        (one.id, one.name) for one in tcp.get_topics(stream)
-    ]
-    assert [one["name"] for one in found] == names
+def test_a_payload_has_a_byte_at_least_and_a_body_its_limit(http: HttpClient, topic: str) -> None:
+    assert http.ask("POST", f"{topic}/messages", sending(b"")).status == 422
+    http.send(topic, b"x")
+    bare_bytes = len(json.dumps(sending(b"")))
+    largest = bytes(range(256)) * ((LIMIT - bare_bytes) * 3 // 4 // 256)
+    whole = json.dumps(sending(largest)).encode().ljust(LIMIT)
+    headers = {"Content-Type": "application/json"}
+    assert http.ask("POST", f"{topic}/messages", raw=whole, headers=headers).status == 201
+    assert http.ask("POST", f"{topic}/messages", raw=whole + b" ", headers=headers).status == 413
+    assert http.payloads(topic) == [b"x", largest]
 
 
 def test_a_user_sees_himself_and_no_other(http: HttpClient, broker: BrokerProcess) -> None:
@@ -237,8 +188,17 @@ def test_a_user_sees_himself_and_no_other(http: HttpClient, broker: BrokerProces
         change = {"current_password": "secret", "new_password": "other"}
         assert own.ask("PUT", "/users/0/password", change).error == (403, 41)
         assert own.ask("PUT", "/users/self/password", change).status == 204
-    assert http.ask("DELETE", "/users/0").error == (400, 48)
-    assert http.ask("PUT", "/users/0/permissions", {"permissions": None}).error == (400, 49)
+    everything = dict.fromkeys(GLOBAL_FLAGS, True)
+    rights = {"permissions": {"global": everything, "streams": None}}
+    assert http.ask("PUT", "/users/self/permissions", rights).status == 204
+    with http_client(broker, log_in=False) as manager:
+        manager.log_in("self", "other")
+        assert manager.get("/users/0")["username"] == "iggy"
+        for asked in (http, manager):
+            for root in ("/users/0", "/users/iggy"):
+                assert asked.ask("DELETE", root).error == (400, 48)
+                strip = asked.ask("PUT", f"{root}/permissions", {"permissions": None})
+                assert strip.error == (400, 49)
 
 
 PERMITTED = {
