@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 from apache_iggy import IggyClient
@@ -11,6 +12,7 @@ from apache_iggy import IggyClient
 from batches import Body, make_batch
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from fuzz_frames import Frames
+from http_client import http_client
 from iggy_client.client import Client, messages
 from iggy_client.errors import ClientError
 from iggy_wire.batch import Message
@@ -25,12 +27,13 @@ from raw_frames import Header, RawClient
 
 PARTITIONS = 6  # both shards own some
 LISTED = 1000
-NAMES = [f"{number:03d}" + "語" * 84 for number in range(LISTED)]  # 255 bytes each
+NAMES = [chr(0x4E00 + number) + "語" * 84 for number in range(LISTED)]  # 255 bytes each
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with running_broker(tmp_path_factory.mktemp("edges"), shards=2) as running:
+    folder = tmp_path_factory.mktemp("edges")
+    with running_broker(folder, shards=2, transports=["http"]) as running:
         with running.client() as client:
             client.create_stream("edges")
             client.create_topic("edges", "t", PARTITIONS)
@@ -109,6 +112,9 @@ def test_the_largest_message_comes_back_from_every_shard(
         at = PollingStrategy.offset(sent.base_offset)
         (found,) = messages(client.poll("edges", "t", partition, strategy=at, count=10))
         assert found.payload == payload
+        with http_client(broker) as http:
+            query = f"partition_id={partition}&value={sent.base_offset}"
+            assert http.payloads("/streams/edges/topics/t", query) == [payload]
         client.purge_topic("edges", "t")
 
 
@@ -135,23 +141,31 @@ def listing_bytes(raw: RawClient, request: Request) -> int:
 
 
 def test_a_thousand_long_names_are_listed_whole(broker: BrokerProcess) -> None:
-    async def official() -> list[tuple[int, str]]:
+    async def official(stream: str | None = None) -> list[tuple[int, str]]:
         client = IggyClient(broker.address)
         await client.connect()
         await client.login_user(USERNAME, PASSWORD)
-        return [(stream.id, stream.name) for stream in await client.get_streams()]
+        found = await (client.get_streams() if stream is None else client.get_topics(stream))
+        return [(one.id, one.name) for one in found]
 
-    with RawClient(broker.tcp_port) as raw:
+    def over_http(path: str) -> list[tuple[int, str]]:
+        return [(one["id"], one["name"]) for one in http.get(path)]
+
+    with RawClient(broker.tcp_port) as raw, http_client(broker) as http:
         raw.login()
         create_all(raw, [CreateStream(name) for name in NAMES])
         assert listing_bytes(raw, GetStreams()) > LISTED * 255
         with broker.client() as client:
             ours = [(stream.id, stream.name) for stream in client.get_streams()]
             assert sorted(asyncio.run(official())) == sorted(ours)
+            assert over_http("/streams") == ours
             assert {name for _, name in ours} == {*NAMES, "edges"}
 
             create_all(raw, [CreateTopic(Identifier(NAMES[0]), 0, name) for name in NAMES])
             assert listing_bytes(raw, GetTopics(Identifier(NAMES[0]))) > LISTED * 255
-            assert [topic.name for topic in client.get_topics(NAMES[0])] == NAMES
+            topics = [(topic.id, topic.name) for topic in client.get_topics(NAMES[0])]
+            assert topics == list(enumerate(NAMES))
+            assert asyncio.run(official(NAMES[0])) == topics
+            assert over_http(f"/streams/{quote(NAMES[0])}/topics") == topics
             found = client.get_stream(NAMES[0])
             assert found is not None and len(found.topics) == LISTED

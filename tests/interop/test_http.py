@@ -234,22 +234,6 @@ def test_permissions_are_those_of_the_binary_protocol(
     assert wrong == []
 
 
-def test_totals_are_the_sums_of_their_parts(http: HttpClient, tcp: Client, topic: str) -> None:
-    stream = topic.removesuffix("/topics/t")
-    http.post(f"{stream}/topics", TOPIC | {"name": "b"})
-    for partition in range(4):
-        http.send(topic, *[b"x"] * 25, partition=partition)
-    http.send(f"{stream}/topics/b", *[b"y"] * 50)
-
-    for counts in ({"t": 100, "b": 50}, {"t": 0, "b": 50}, {"b": 50}):
-        topics = http.get(f"{stream}/topics")
-        assert {one["name"]: one["messages_count"] for one in topics} == counts
-        found = http.get(stream)
-        assert found["messages_count"] == sum(counts.values())
-        assert http.get("/stats")["messages_count"] == tcp.get_stats().messages_count
-        http.ask("DELETE", f"{topic}/purge" if counts["b"] and counts.get("t") else topic)
-
-
 def test_scripts_of_listed_origins_only_are_let_in(http: HttpClient) -> None:
     for origin, allowed in ((ORIGIN, ORIGIN), ("https://other.example.com", None), (None, None)):
         sent = {} if origin is None else {"Origin": origin}

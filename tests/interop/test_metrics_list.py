@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from broker_process import BrokerProcess
 from group_cases import GROUP, TOPIC, fill, make_topic, read
+from http_client import HttpClient
 from iggy_client import Client, ClientError
 from iggy_wire.primitives import Consumer
 from scraped import Scrape, fetch, scrape_until
@@ -20,6 +22,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 BEGIN, END = "<!-- metrics: begin -->", "<!-- metrics: end -->"
 UNITS = {"bytes": "bytes", "seconds": "seconds", "messages": "messages"}
 OF_HISTOGRAMS = {"le"}
+OF_THE_ORIGINAL = (
+    "http_requests_total", "streams", "topics", "partitions", "segments", "messages", "users",
+    "clients",
+)  # fmt: skip
 
 
 def documented() -> dict[str, tuple[str, str, str, str]]:
@@ -85,6 +91,18 @@ def test_both_formats_have_the_same_series(busy: BrokerProcess) -> None:
             found.families[name].type,
             found.families[name].documentation,
         )
+
+
+def test_http_serves_all_of_them_and_the_names_of_the_original(
+    busy: BrokerProcess, http: HttpClient
+) -> None:
+    for accept in ("*/*", "application/openmetrics-text"):
+        answer = http.ask("GET", "/metrics", headers={"Accept": accept})
+
+        families = list(parse_open(answer.body.decode()))
+        names = [f"{one.name}_total" if one.type == "counter" else one.name for one in families]
+        ours = documented().keys() - {"iggy_http_requests_total"}  # of the monitoring listener
+        assert sorted(names) == sorted([*ours, *OF_THE_ORIGINAL])
 
 
 def test_names_have_their_suffix_once_and_help_and_type_come_once(busy: BrokerProcess) -> None:

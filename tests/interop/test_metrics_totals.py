@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from broker_process import BrokerProcess, running_broker
+from http_client import http_client
+from iggy_broker.net.http.sizes import size_text
 from iggy_client import Client
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Consumer, Partitioning
+from iggy_wire.replies import Stats, StreamDetails, TopicDetails
 from scraped import Scrape, scrape_until
 
 STREAM = "sums"
@@ -25,7 +29,7 @@ def bytes_on_disk(broker: BrokerProcess) -> int:
 
 
 def check(broker: BrokerProcess, client: Client, *, topics: dict[str, int]) -> None:
-    """Over TCP and in the metrics: these topics with so many messages, and sums that fit them."""
+    """Over TCP, HTTP and in the metrics: these topics with so many messages, and sums that fit."""
     found = Scrape(broker)
     for name, of in (("messages", "topic_messages"), ("segments_count", "topic_segments"),
                      ("messages_size_bytes", "topic_size_bytes"),
@@ -59,9 +63,40 @@ def check(broker: BrokerProcess, client: Client, *, topics: dict[str, int]) -> N
     assert found.value("iggy_messages_size_bytes") == stats.messages_size_bytes == sizes
     assert stream.stream.size_bytes == sizes
     assert found.value("iggy_segments_count") == stats.segments_count
+    check_http(broker, stream, [client.get_topic(STREAM, name) for name in topics], stats)
     scrape_until(broker, lambda _: bytes_on_disk(broker) == sizes, "sizes are those of the files")
     sums = [value for line, value in values(found) if "bytes" in line or "messages" in line]
     assert all(0 <= value < 1 << 40 for value in sums), "nothing negative or huge"
+
+
+def check_http(
+    broker: BrokerProcess,
+    stream: StreamDetails,
+    topics: list[TopicDetails | None],
+    stats: Stats,
+) -> None:
+    """HTTP says the same as the binary answers."""
+    with http_client(broker) as http:
+        shown = http.get(f"/streams/{STREAM}")
+        whole = (stream.stream.messages_count, size_text(stream.stream.size_bytes))
+        assert (shown["messages_count"], shown["size"]) == whole
+        (listed,) = http.get("/streams")
+        assert (listed["messages_count"], listed["size"]) == whole
+        told = http.get("/stats")
+        counts = (told["messages_count"], told["segments_count"], told["partitions_count"])
+        assert counts == (stats.messages_count, stats.segments_count, stats.partitions_count)
+        assert told["messages_size_bytes"] == size_text(stats.messages_size_bytes)
+        for topic in topics:
+            assert topic is not None
+            name = topic.topic.name
+            (one,) = [one for one in shown["topics"] if one["name"] == name]
+            details = http.get(f"/streams/{STREAM}/topics/{name}")
+            size = size_text(topic.topic.size_bytes)
+            assert (one["messages_count"], one["size"]) == (topic.topic.messages_count, size)
+            assert (details["messages_count"], details["size"]) == (one["messages_count"], size)
+            assert [(part["messages_count"], part["size"]) for part in details["partitions"]] == [
+                (part.messages_count, size_text(part.size_bytes)) for part in topic.partitions
+            ]
 
 
 def values(found: Scrape) -> list[tuple[str, float]]:
@@ -70,8 +105,12 @@ def values(found: Scrape) -> list[tuple[str, float]]:
             if not name.startswith("iggy_disk")]  # fmt: skip
 
 
+def counting_broker(folder: Path) -> AbstractContextManager[BrokerProcess]:
+    return running_broker(folder, monitoring=True, transports=["http"])
+
+
 def test_totals_are_sums_after_purges_and_deletions(tmp_path: Path) -> None:
-    with running_broker(tmp_path, monitoring=True) as broker, broker.client() as client:
+    with counting_broker(tmp_path) as broker, broker.client() as client:
         client.create_stream(STREAM)
         client.create_topic(STREAM, "a", 3)
         client.create_topic(STREAM, "b", 2)
@@ -84,13 +123,13 @@ def test_totals_are_sums_after_purges_and_deletions(tmp_path: Path) -> None:
         check(broker, client, topics={"a": 0, "b": 25})
         send(client, "a", 9, partitions=3)
         check(broker, client, topics={"a": 9, "b": 25})
-    with running_broker(tmp_path, monitoring=True) as broker, broker.client() as client:
+    with counting_broker(tmp_path) as broker, broker.client() as client:
         check(broker, client, topics={"a": 9, "b": 25})
         client.delete_topic(STREAM, "b")
         check(broker, client, topics={"a": 9})
         client.purge_stream(STREAM)
         check(broker, client, topics={"a": 0})
-    with running_broker(tmp_path, monitoring=True) as broker, broker.client() as client:
+    with counting_broker(tmp_path) as broker, broker.client() as client:
         check(broker, client, topics={"a": 0})
 
 
