@@ -18,6 +18,7 @@ from iggy_broker.net.outbox import Part
 from iggy_broker.net.peers import POLL_REPLY_BYTES_MAX
 from iggy_broker.net.session import Session
 from iggy_broker.net.targets import ReadTarget, Target, owned_target, poll_target
+from iggy_broker.net.waiting import answer
 from iggy_broker.storage.older import NotHere
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode, WireError
@@ -62,6 +63,10 @@ class ShardOwner:
         except Reject as refusal:
             return (dispatch.refuse(context, refusal),)
         return asyncio.ensure_future(self._serve_offsets(context, target, bytes(frame)))
+
+    def watch(self, packed: int, incarnation: int, wish: bytes) -> asyncio.Future[int]:
+        """Tell how many messages a partition has for a poll, once they are enough."""
+        return answer(owned_target(self._services, packed, incarnation), wish)
 
     async def serve_wish(self, request: bytes) -> bytes:
         """Shard 0: make the change that a client of another shard asked for."""

@@ -2,7 +2,8 @@
 
 What travels: a client's frame to the shard that owns its partition, and the reply back; changes of
 metadata from shard 0 to all, and the acknowledgement; wishes for changes to shard 0, and answers.
-A question is about the sessions of the other shard (`clients`), and its answer.
+A question is about the sessions of the other shard (`clients`), and its answer. A watch is told
+when a partition has messages enough, or when it is given up.
 Each has a small envelope with a number, so that answers may overtake each other: one slow fsync
 holds up nobody else.
 
@@ -43,6 +44,9 @@ _ENVELOPE: Final = Struct("<IBxxxQQQ")
 ENVELOPE_BYTES: Final = _ENVELOPE.size
 
 FRAME, REPLY, WISH, ANSWER, CHANGE, APPLIED, QUESTION, TOLD = 1, 2, 3, 4, 5, 6, 7, 8
+WATCH, WATCHED, GIVE_UP = 9, 10, 11  # the last two with the number of the first
+
+_COUNT: Final = Struct("<Q")
 
 Answered = Callable[[memoryview], object]  # gets the reply, which is only lent
 
@@ -68,12 +72,16 @@ class Owner(Protocol):
         """Tell another shard about the sessions of this one."""
         ...
 
+    def watch(self, packed: int, incarnation: int, wish: bytes) -> asyncio.Future[int]:
+        """How many messages a partition has for a poll, once they are enough. May be cancelled."""
+        ...
+
 
 class Link(Intake):
     """The stream to one other shard."""
 
     __slots__ = ("_asked", "_cost", "_deferred", "_numbers", "_on_lost", "_out", "_owner",
-                 "_tasks", "_when_free", "in_flight_bytes", "peer")  # fmt: skip
+                 "_tasks", "_watches", "_when_free", "in_flight_bytes", "peer")  # fmt: skip
     _header_bytes = ENVELOPE_BYTES
 
     def __init__(
@@ -97,6 +105,7 @@ class Link(Intake):
         self._when_free: dict[Callable[[], object], None] = {}
         self._deferred: deque[tuple[int, int, int, bytes]] = deque()  # polls while much is queued
         self._tasks: set[asyncio.Future[bytes]] = set()
+        self._watches: dict[int, asyncio.Future[int]] = {}  # of the other shard
 
     # -- asyncio -------------------------------------------------------------------------------
 
@@ -113,6 +122,8 @@ class Link(Intake):
         if self._out is not None:
             self._out.close()
         self._release()
+        for watch in list(self._watches.values()):
+            watch.cancel()
         self._on_lost(self.peer)
 
     def pause_writing(self) -> None:
@@ -166,6 +177,23 @@ class Link(Intake):
         self._ask(kind, 0, 0, payload, answered, len(payload))
         return future
 
+    def watch(self, target: Target, wish: bytes) -> asyncio.Future[int]:
+        """Have the owner tell when a partition has messages enough: how many. May be cancelled."""
+        future: asyncio.Future[int] = self._loop.create_future()
+
+        def told(count: memoryview) -> None:
+            if not future.done():
+                future.set_result(_COUNT.unpack(count)[0])
+
+        number = self._ask(WATCH, target.packed, target.incarnation, wish, told, 0)
+
+        def done(future: asyncio.Future[int]) -> None:
+            if future.cancelled():
+                self._write(GIVE_UP, number, ())
+
+        future.add_done_callback(done)
+        return future
+
     def _ask(
         self,
         kind: int,
@@ -174,11 +202,12 @@ class Link(Intake):
         payload: memoryview | bytes,
         answered: Answered,
         cost: int,
-    ) -> None:
+    ) -> int:
         number = next(self._numbers)
         self._asked[number] = (answered, cost)
         self.in_flight_bytes += cost
         self._write(kind, number, (payload,), packed=packed, incarnation=incarnation)
+        return number
 
     def _write(
         self,
@@ -212,20 +241,31 @@ class Link(Intake):
     def _serve_frame(self, frame: memoryview) -> bool:
         _, kind, number, packed, incarnation = _ENVELOPE.unpack_from(frame)
         payload = frame[ENVELOPE_BYTES:]
-        if kind in (REPLY, ANSWER, APPLIED, TOLD):
+        if kind in (REPLY, ANSWER, APPLIED, TOLD, WATCHED):
             self._answered(number, payload)
         elif kind == FRAME:
             if len(payload) <= SMALL_FRAME_BYTES and self._is_choked():
                 self._deferred.append((number, packed, incarnation, bytes(payload)))
             else:
                 self._serve(number, packed, incarnation, payload)
-        elif kind == WISH:
-            self._later(ANSWER, number, self._owner.serve_wish(bytes(payload)))
-        elif kind == QUESTION:
-            self._later(TOLD, number, self._owner.answer_question(bytes(payload)))
         else:
-            self._later(APPLIED, number, self._applied(bytes(payload)))
+            self._serve_other(kind, number, packed, incarnation, bytes(payload))
         return True
+
+    def _serve_other(
+        self, kind: int, number: int, packed: int, incarnation: int, payload: bytes
+    ) -> None:
+        if kind == WISH:
+            self._later(ANSWER, number, self._owner.serve_wish(payload))
+        elif kind == QUESTION:
+            self._later(TOLD, number, self._owner.answer_question(payload))
+        elif kind == WATCH:
+            self._watch(number, self._owner.watch(packed, incarnation, payload))
+        elif kind == GIVE_UP:
+            if number in self._watches:
+                self._watches[number].cancel()
+        else:
+            self._later(APPLIED, number, self._applied(payload))
 
     def _answered(self, number: int, payload: memoryview) -> None:
         answered, cost = self._asked.pop(number)
@@ -253,6 +293,16 @@ class Link(Intake):
                 self._write(kind, number, (task.result(),))  # a bug of ours reaches the loop
 
         task.add_done_callback(done)
+
+    def _watch(self, number: int, watch: asyncio.Future[int]) -> None:
+        self._watches[number] = watch
+
+        def done(watch: asyncio.Future[int]) -> None:
+            del self._watches[number]
+            count = 0 if watch.cancelled() else watch.result()
+            self._write(WATCHED, number, (_COUNT.pack(count),))
+
+        watch.add_done_callback(done)
 
     async def _applied(self, record: bytes) -> bytes:
         await self._owner.apply_change(record)

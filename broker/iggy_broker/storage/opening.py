@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iggy_broker.storage.disk import Disk, may_pass
-from iggy_broker.storage.life import settle_life
+from iggy_broker.storage.life import purge_folder, settle_life
 from iggy_broker.storage.recovery import Recovered, recover
 from iggy_broker.storage.values import PartitionOptions, PartitionPlace
 
@@ -36,6 +36,18 @@ def open_waiting(place: PartitionPlace, options: PartitionOptions, disk: Disk) -
         return open_folder(place, options, disk)
     except OSError as error:
         return waiting(error)
+
+
+def purged(place: PartitionPlace, disk: Disk) -> Recovered:
+    """Empty the folder, as often as `place` says. OSError or StorageFailed if the disk refuses."""
+    try:
+        disk.make_folders(place.folder)
+        purge_folder(disk, place.folder, place.incarnation, place.purges)
+    except OSError as error:
+        if not may_pass(error):
+            raise
+        return waiting(error)
+    return Recovered()
 
 
 def waiting(error: OSError) -> Recovered:

@@ -18,12 +18,12 @@ from iggy_broker.logs import Note
 from iggy_broker.storage.consumer_offsets import ConsumerKey, ConsumerOffsets
 from iggy_broker.storage.cutting import Decision
 from iggy_broker.storage.deduplication import Window
-from iggy_broker.storage.disk import File, may_pass
+from iggy_broker.storage.disk import File
 from iggy_broker.storage.encryption import open_log
 from iggy_broker.storage.group_reads import GroupReads
-from iggy_broker.storage.life import held_life, purge_folder
+from iggy_broker.storage.life import held_life
 from iggy_broker.storage.older import Asked
-from iggy_broker.storage.opening import open_folder, open_waiting, waiting
+from iggy_broker.storage.opening import open_folder, open_waiting, purged
 from iggy_broker.storage.partition_table import PartitionFigures, SlotState
 from iggy_broker.storage.polling import POLL_NEXT, poll_older, start_offset
 from iggy_broker.storage.recovery import Recovered
@@ -39,6 +39,7 @@ from iggy_broker.storage.values import (
     StorageParts,
     Strategy,
 )
+from iggy_broker.storage.watches import Watches, wake
 from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode
 
@@ -57,8 +58,8 @@ class Partition:
 
     __slots__ = (
         "_clock", "_commit", "_deleted", "_life_is_new", "_offsets", "_options", "_parts",
-        "_persisted", "_removal", "_slot", "fenced", "log", "must_wait", "partition_id", "place",
-        "reads", "recovery", "trimming", "waits", "window",
+        "_persisted", "_removal", "_slot", "fenced", "has_older", "log", "must_wait",
+        "partition_id", "place", "reads", "recovery", "trimming", "waits", "watches", "window",
     )  # fmt: skip
 
     def __init__(
@@ -76,11 +77,12 @@ class Partition:
         self.must_wait = False  # the last append must not be answered before `wait_durable()`
         self._options = options
         self._persisted = options.persisted
-        self._parts = parts
-        self._clock = parts.clock
+        self._parts, self._clock = parts, parts.clock
+        self.has_older = parts.older is not None  # somebody has what the log has no more
         self._slot = parts.table.writer(place.slot)
         self._removal = HeadRemoval(parts.disk, place.folder, parts.syncer)
         self.reads = GroupReads(parts.table, place.slot)  # what is in flight to members of groups
+        self.watches: Watches = []
         self._commit = commit_of(self, parts.syncer, parts.disk)
         self._take(recovered, epoch=0)
 
@@ -189,11 +191,11 @@ class Partition:
             self.window.stored(timestamp_us)
         if len(log.segments) != segments_count:
             self._rolled()
-        if self._persisted:
-            self.must_wait, visible = True, log.synced_next_offset
-        else:
-            self.must_wait, visible = self._is_due(), log.next_offset
+        self.must_wait = self._persisted or self._is_due()
+        visible = log.synced_next_offset if self._persisted else log.next_offset
         self._slot.appended(log.size_bytes, log.next_offset, visible)
+        if self.watches:
+            wake(self.watches, visible)
         return base_offset
 
     def _is_due(self) -> bool:
@@ -296,15 +298,7 @@ class Partition:
         self.log.start_anew()
         if self._offsets is not None:
             self._offsets.close()
-        try:
-            self._parts.disk.make_folders(self.place.folder)
-            purge_folder(self._parts.disk, self.place.folder, self.place.incarnation, purges)
-            recovered = Recovered()
-        except OSError as error:
-            if not may_pass(error):
-                raise
-            recovered = waiting(error)
-        self._take(recovered, epoch=self.log.epoch)
+        self._take(purged(self.place, self._parts.disk), epoch=self.log.epoch)
 
     def close(self) -> None:
         """Clean stop: everything synced, the marker for the next start left."""
@@ -331,6 +325,7 @@ class Partition:
             self._offsets.close()
             self._offsets = None
         self._parts.table.clear(self.place.slot)
+        wake(self.watches)
         if left := take_away(self._parts.disk, self.place.folder, self._parts.syncer):
             self._parts.warn(Note("folder_kept", left))
 
@@ -367,6 +362,7 @@ class Partition:
         matters = covered.epoch == self.log.epoch
         if matters and good and self._persisted:
             self._slot.visible(self.log.synced_next_offset)
+            wake(self.watches, self.log.synced_next_offset)
         return matters
 
     def _remove(self, firsts: list[int]) -> None:
@@ -390,6 +386,7 @@ class Partition:
         log = self.log
         self._slot.appended(log.size_bytes, log.next_offset, self.visible_next_offset)
         self._slot.life(self.place.incarnation, self.place.purges, state)
+        wake(self.watches)
 
     def _publish_shape(self) -> None:
         log = self.log

@@ -29,6 +29,11 @@ class Owner:
     late: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
     seen: list[tuple[int, int]] = field(default_factory=list)
     changes: list[bytes] = field(default_factory=list)
+    watches: dict[bytes, asyncio.Future[int]] = field(default_factory=dict)
+
+    def watch(self, packed: int, incarnation: int, wish: bytes) -> asyncio.Future[int]:
+        self.seen.append((packed, incarnation))
+        return self.watches.setdefault(wish, asyncio.get_running_loop().create_future())
 
     def serve_frame(
         self, packed: int, incarnation: int, frame: memoryview
@@ -199,5 +204,28 @@ def test_a_lost_shard_is_reported_once_and_a_closed_link_not() -> None:
         await pair.first_loss.wait()
         assert pair.lost == [1]
         near.close()
+
+    run(work)
+
+
+def test_a_watch_is_told_once_or_given_up_and_costs_no_room_meanwhile() -> None:
+    async def work() -> None:
+        pair = Pair()
+        near, far = await pair.connect()
+
+        told, given_up = near.watch(TARGET, b"one"), near.watch(TARGET, b"two")
+        assert await ask(near, b"another") == b"echo another"
+        assert near.in_flight_bytes == 0
+        assert set(pair.owner.seen) == {(TARGET.packed, TARGET.incarnation)}
+        pair.owner.watches[b"one"].set_result(7)
+        given_up.cancel()
+
+        assert await told == 7
+        assert await ask(near, b"another") == b"echo another"
+        assert pair.owner.watches[b"two"].cancelled()
+        assert await ask(near, b"another") == b"echo another"
+        assert not near._asked and not far._watches  # neither side remembers them
+        near.close()
+        far.close()
 
     run(work)
