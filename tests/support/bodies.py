@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from iggy_wire import replies
-from iggy_wire.dialect import P11
+from iggy_wire import replies, replies_p12
+from iggy_wire.dialect import DIALECTS
 from iggy_wire.options import Option, ValueKind
 from iggy_wire.permissions import (
     GlobalPermissions,
@@ -26,6 +26,7 @@ from iggy_wire.primitives import (
 )
 from iggy_wire.reply_base import EmptyReply, Reply
 from iggy_wire.request_base import Request
+from iggy_wire.requests_p12 import SECRET_BYTES, Scope, UpdateResource
 
 U8 = st.integers(0, (1 << 8) - 1)
 U16 = st.integers(0, (1 << 16) - 1)
@@ -40,10 +41,12 @@ _LONG = """
     memory_usage total_memory available_memory run_time_us start_time_us read_bytes written_bytes
     messages_size_bytes free_disk_space total_disk_space hits misses session created_at_us
     size_bytes message_expiry_us max_topic_size_bytes current_offset stored_offset base_offset
-    offset generation expiry_us expires_at_us
+    offset generation expiry_us expires_at_us incarnation owner_generation metadata_op
+    metadata_watermark open_files open_files_max
 """
 WIDTHS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("status", "compression", "transport", "scope", "role"), U8),
+    **dict.fromkeys(("flags", "node_id"), U8),
     **dict.fromkeys(("tcp_port", "quic_port", "http_port", "websocket_port"), U16),
     **dict.fromkeys(("cpu_usage", "total_cpu_usage", "hit_ratio"), F32),
     **{name: U64 for name in _LONG.split()},  # noqa: C420 -- one strategy for all
@@ -89,6 +92,12 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "data": BYTES,
     "types": st.lists(U8, max_size=4).map(tuple),
     "region": BYTES,
+    "bind_secret": st.binary(min_size=SECRET_BYTES, max_size=SECRET_BYTES),
+}
+OF_BYTES: dict[str, st.SearchStrategy[Any]] = {
+    "client": st.binary(min_size=16, max_size=16),
+    "nodes": BYTES,
+    "in_sync": BYTES,
 }
 BY_KIND: dict[Any, st.SearchStrategy[Any]] = {
     tuple[Option, ...]: OPTIONS,
@@ -100,24 +109,43 @@ BY_KIND: dict[Any, st.SearchStrategy[Any]] = {
 # Where a reply says how many follow, and under which name in which part.
 COUNTED = {
     "StreamDetails": ("stream", "topics_count", "topics"),
+    "PlacedTopicDetails": ("topic", "partitions_count", "partitions"),
     "TopicDetails": ("topic", "partitions_count", "partitions"),
     "GroupDetails": ("group", "members_count", "members"),
     "ClientDetails": ("client", "groups_count", "groups"),
 }
-REQUEST_TYPES = sorted(set(P11.requests.values()), key=lambda one: one.__name__)
+REQUEST_TYPES: list[type[Request]] = sorted(
+    {request for dialect in DIALECTS for request in dialect.requests.values()},
+    key=lambda one: (one.__name__, one.__module__),
+)
 REPLY_TYPES: list[type[Reply]] = sorted(
     {
         one
-        for one in vars(replies).values()
+        for module in (replies, replies_p12)
+        for one in vars(module).values()
         if isinstance(one, type) and issubclass(one, Reply) and one not in (Reply, EmptyReply)
     },
-    key=lambda one: one.__name__,
+    key=lambda one: (one.__name__, one.__module__),
 )
+
+
+@st.composite
+def _updates(draw: st.DrawFn) -> UpdateResource:
+    scope = draw(st.sampled_from(Scope))
+    length = 2 if scope is Scope.TOPIC else 1
+    target = draw(st.lists(IDENTIFIERS, min_size=length, max_size=length))
+    options = draw(OPTIONS.filter(bool))
+    given = {option.key for option in options}
+    resets = draw(st.lists(NAMES.filter(lambda key: key not in given), max_size=3, unique=True))
+    return UpdateResource(scope, tuple(target), tuple(resets), options)
+
+
+UPDATES = _updates()
 
 
 def bodies(layout: type[Request] | type[Reply]) -> st.SearchStrategy[Any]:
     """Values of this class that encode."""
-    values = _values(layout)
+    values = UPDATES if layout is UpdateResource else _values(layout)
     if layout.__name__ in COUNTED:
         return values.map(lambda value: _counted(value, *COUNTED[layout.__name__]))
     return values
@@ -139,10 +167,11 @@ def _field(layout: Any, field: msgspec.structs.FieldInfo) -> st.SearchStrategy[A
         return U64
     if kind in (str | None, int | None):
         return st.none() | (BY_NAME[name] if name in BY_NAME else BY_KIND[kind.__args__[0]])
-    if kind in BY_KIND and name not in BY_NAME:
+    named = {**BY_NAME, **OF_BYTES} if kind is bytes else BY_NAME
+    if kind in BY_KIND and name not in named:
         return BY_KIND[kind]
-    if name in BY_NAME:
-        return BY_NAME[name]
+    if name in named:
+        return named[name]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _values(kind)
     (item, _) = kind.__args__  # a tuple of any length

@@ -1,8 +1,14 @@
-"""Frames recorded between the released Python client 0.9.0 and a server of protocol 0.11.0."""
+"""Frames recorded with official Python clients.
+
+P11: the released 0.9.0 with a server of protocol 0.11.0. P12: the pre-release 0.9.1.dev5 with a
+throwaway server, which it took for one: the layouts are right, the values made up.
+"""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
+
+from iggy_wire.dialect import P11, Dialect
 
 VECTORS = Path(__file__).parents[1] / "wire" / "vectors"
 
@@ -14,12 +20,13 @@ class Exchange:
     name: str
     request: bytes | None
     reply: bytes | None
+    dialect: Dialect = P11
 
 
-def exchanges() -> list[Exchange]:
-    """All recorded exchanges, in the order they happened."""
-    lines = (VECTORS / "p11.jsonl").read_text().splitlines()
-    return [_exchange(json.loads(line)) for line in lines]
+def exchanges(dialect: Dialect = P11) -> list[Exchange]:
+    """All recorded exchanges of P11, or of P12, in the order they happened."""
+    lines = (VECTORS / f"{dialect.name.lower()}.jsonl").read_text().splitlines()
+    return [_exchange(json.loads(line), dialect) for line in lines]
 
 
 def exchange(name: str) -> Exchange:
@@ -32,10 +39,11 @@ def session(direction: str) -> bytes:
     return bytes.fromhex((VECTORS / f"p11-session.{direction}.hex").read_text())
 
 
-def _exchange(raw: dict[str, str | None]) -> Exchange:
+def _exchange(raw: dict[str, str | None], dialect: Dialect) -> Exchange:
     request, reply = raw["request"], raw["reply"]
     return Exchange(
         name=str(raw["name"]),
         request=None if request is None else bytes.fromhex(request),
         reply=None if reply is None else bytes.fromhex(reply),
+        dialect=dialect,
     )

@@ -18,12 +18,13 @@ LAYOUTS = [*REQUEST_TYPES, *REPLY_TYPES]
 OPEN_ENDED = {
     "AccessTokens", "Archive", "Clients", "CreateStream", "CreateTopic", "CreateUser", "Groups",
     "Polled", "SendMessages", "Streams", "UpdateStream", "UpdateTopic", "UpdateUser", "Users",
-    "UserDetails",
+    "UpdateResource", "UserDetails",
 }  # fmt: skip
 
 
 def names(layout: type[Any]) -> str:
-    return layout.__name__
+    dialect = " of P12" if layout.__module__.endswith("_p12") else ""
+    return layout.__name__ + dialect
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=names)

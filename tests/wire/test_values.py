@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iggy_wire.cursor import Reader
-from iggy_wire.dialect import P11, VERSION_MAX, VERSION_MIN, dialect_of, pack_version, version_text
+from iggy_wire.dialect import (
+    P11,
+    P12_0,
+    P12_1,
+    P12_2,
+    VERSION_MAX,
+    VERSION_MIN,
+    dialect_of,
+    pack_version,
+    version_text,
+)
 from iggy_wire.errors import ErrorCode, WireError, error_name
 from iggy_wire.header import RequestHeader
 from iggy_wire.options import (
@@ -153,8 +163,10 @@ def test_versions() -> None:
     assert version_text(12290) == "0.12.2"
     assert dialect_of(11264) is P11
     assert dialect_of(11265) is None
+    assert [dialect_of(number) for number in (12288, 12289, 12290)] == [P12_0, P12_1, P12_2]
+    assert dialect_of(12291) is None
     assert dialect_of(0) is None
-    assert (VERSION_MIN, VERSION_MAX) == (11264, 11264)
+    assert (VERSION_MIN, VERSION_MAX) == (11264, 12290)
 
 
 def test_values_do_not_show_secrets() -> None:

@@ -1,55 +1,84 @@
 """The seam between protocol generations: what differs from one to the next hangs on a `Dialect`.
 
-The version at the start of a login body picks the dialect of a connection. Today there is one,
-P11: protocol 0.11.0, spoken by the released clients.
+The version at the start of a login body picks the dialect of a connection: P11 is protocol 0.11.0,
+spoken by the released clients, and P12 are the steps 0.12.0 to 0.12.2, each a dialect of its own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Final
 
 from iggy_wire import (
     replies,
+    replies_p12,
     requests_access,
     requests_messages,
+    requests_p12,
     requests_resources,
     requests_system,
 )
 from iggy_wire.codes import Command
+from iggy_wire.replies_in_p12 import IN_P12, IN_P12_WITH_NODES, Converters
 from iggy_wire.reply_base import EmptyReply, Reply
 from iggy_wire.request_base import Request
+from iggy_wire.versions import (
+    VERSION_0_11_0,
+    VERSION_0_12_0,
+    VERSION_0_12_1,
+    VERSION_0_12_2,
+    pack_version,
+    version_text,
+)
 
-_MINOR_BITS, _PATCH_BITS = 10, 10
-
-
-def pack_version(major: int, minor: int, patch: int) -> int:
-    """The number that stands for a protocol version on the wire."""
-    return (major << _MINOR_BITS | minor) << _PATCH_BITS | patch
-
-
-def version_text(packed: int) -> str:
-    """A packed version for people: `0.11.0`."""
-    minor = packed >> _PATCH_BITS & (1 << _MINOR_BITS) - 1
-    return f"{packed >> _MINOR_BITS + _PATCH_BITS}.{minor}.{packed & (1 << _PATCH_BITS) - 1}"
+__all__ = [
+    "DIALECTS",
+    "P11",
+    "P12_0",
+    "P12_1",
+    "P12_2",
+    "VERSION_MAX",
+    "VERSION_MIN",
+    "Dialect",
+    "dialect_of",
+    "pack_version",
+    "version_text",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One generation of the protocol: its versions, and the layouts of its bodies by command."""
+    """One step of the protocol: its version, and the layouts of its bodies by command."""
 
     name: str
-    version: int  # packed; what we answer with
-    versions: frozenset[int]  # packed; what we accept
+    version: int  # packed; what clients log in with, and what we answer with
     requests: Mapping[int, type[Request]]
     replies: Mapping[int, type[Reply]]
+    converters: Converters = field(default_factory=dict)  # for replies as P11 has them
+
+    @property
+    def is_p12(self) -> bool:
+        """Whether requests and replies name the context of partitions, among other things."""
+        return self.version >= VERSION_0_12_0
+
+    def encode(self, reply: Reply) -> bytes:
+        """The body of a reply that was made for P11, in this dialect."""
+        convert = self.converters.get(type(reply))
+        return (reply if convert is None else convert(reply)).encode()
 
 
-_REQUESTS: Final[dict[int, type[Request]]] = {
-    request.command: request
-    for module in (requests_system, requests_access, requests_resources, requests_messages)
-    for request in vars(module).values()
-    if isinstance(request, type) and issubclass(request, Request) and hasattr(request, "command")
-}
+def _layouts(*modules: ModuleType) -> dict[int, type[Request]]:
+    """The requests of these modules, by command."""
+    return {
+        request.command: request
+        for module in modules
+        for request in vars(module).values()
+        if isinstance(request, type) and issubclass(request, Request)
+        if hasattr(request, "command") and request.__module__ == module.__name__
+    }
+
+
+_REQUESTS: Final = _layouts(requests_system, requests_access, requests_resources, requests_messages)
 
 # What each command answers with. An absent single resource is an empty body instead.
 _REPLIES: Final[dict[int, type[Reply]]] = {
@@ -83,23 +112,59 @@ _REPLIES: Final[dict[int, type[Reply]]] = {
     Command.SYNC_CONSUMER_GROUP: replies.GroupAssignment,
 }
 
-_VERSION_0_11_0: Final = pack_version(0, 11, 0)
+P11: Final = Dialect(name="P11", version=VERSION_0_11_0, requests=_REQUESTS, replies=_REPLIES)
 
-P11: Final = Dialect(
-    name="P11",
-    version=_VERSION_0_11_0,
-    versions=frozenset({_VERSION_0_11_0}),
-    requests=_REQUESTS,
-    replies=_REPLIES,
+_RETIRED: Final = frozenset(
+    {
+        Command.UPDATE_STREAM,
+        Command.UPDATE_TOPIC,
+        Command.UPDATE_USER,
+        Command.PURGE_STREAM,
+        Command.PURGE_TOPIC,
+        Command.FLUSH_UNSAVED_BUFFER,
+    }
 )
+_P12_REQUESTS: Final[dict[int, type[Request]]] = {
+    **{command: request for command, request in _REQUESTS.items() if command not in _RETIRED},
+    **_layouts(requests_p12),
+}
+_P12_REPLIES: Final[dict[int, type[Reply]]] = {
+    **{command: reply for command, reply in _REPLIES.items() if command not in _RETIRED},
+    Command.BIND_SESSION: replies.LoginReply,
+    Command.UPDATE_RESOURCE: EmptyReply,
+    Command.GET_STATS: replies_p12.Stats,
+    Command.GET_CLUSTER_METADATA: replies_p12.Cluster,
+    Command.DESCRIBE_OPTIONS: replies_p12.Catalog,
+    Command.GET_USER: replies_p12.UserDetails,
+    Command.GET_USERS: replies_p12.Users,
+    Command.CREATE_USER: replies_p12.UserDetails,
+    Command.GET_STREAM: replies_p12.StreamDetails,
+    Command.GET_STREAMS: replies_p12.Streams,
+    Command.CREATE_STREAM: replies_p12.Stream,
+    Command.GET_TOPIC: replies_p12.TopicDetails,
+    Command.GET_TOPICS: replies_p12.Topics,
+    Command.CREATE_TOPIC: replies_p12.TopicDetails,
+    Command.POLL_MESSAGES: replies_p12.Polled,
+}
+_PLACED_REPLIES: Final[dict[int, type[Reply]]] = {
+    **_P12_REPLIES,
+    Command.GET_TOPIC: replies_p12.PlacedTopicDetails,
+    Command.CREATE_TOPIC: replies_p12.PlacedTopicDetails,
+}
 
-DIALECTS: Final = (P11,)
+P12_0: Final = Dialect("P12", VERSION_0_12_0, _P12_REQUESTS, _P12_REPLIES, IN_P12)
+P12_1: Final = Dialect("P12", VERSION_0_12_1, _P12_REQUESTS, _P12_REPLIES, IN_P12)
+P12_2: Final = Dialect("P12", VERSION_0_12_2, _P12_REQUESTS, _PLACED_REPLIES, IN_P12_WITH_NODES)
 
-# What a refusal of a version names as accepted, packed.
-VERSION_MIN: Final = min(min(dialect.versions) for dialect in DIALECTS)
-VERSION_MAX: Final = max(max(dialect.versions) for dialect in DIALECTS)
+DIALECTS: Final = (P11, P12_0, P12_1, P12_2)
+_BY_VERSION: Final = {dialect.version: dialect for dialect in DIALECTS}
+
+# What a refusal of a version names as accepted, packed. Not all in between is: 0.11.1 has a part of
+# what P12 has.
+VERSION_MIN: Final = min(_BY_VERSION)
+VERSION_MAX: Final = max(_BY_VERSION)
 
 
 def dialect_of(version: int) -> Dialect | None:
     """The dialect that serves this packed version; None: evict, naming the accepted window."""
-    return next((dialect for dialect in DIALECTS if version in dialect.versions), None)
+    return _BY_VERSION.get(version)

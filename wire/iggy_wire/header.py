@@ -8,7 +8,7 @@ neither read nor written (Iggy protocol 0.11, chapter on header layouts).
 import struct
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -27,6 +27,13 @@ _REPLY: Final = Struct("<32x16sIIIBB66x16s16s16sQQQQB7xI36x")
 # ... | client, version, version_min, reason
 _EVICTION: Final = Struct("<32x16sIIIBB66x16sII103xB")
 _SIZE: Final = Struct("<48xI8xB")
+_CONTEXT: Final = Struct("<QQQ")
+_SCOPE: Final = Struct("<200xQQQ32x")  # what P12 has in the reserved bytes of a request
+_OUTCOME: Final = Struct("<B3xQ")  # and in those of a reply: committed, incarnation
+_OUTCOME_AT_BYTES: Final = 220
+_CHECKSUM_AT_BYTES: Final = 128
+_PLACE: Final = Struct("<QQ")
+_PLACE_AT_BYTES: Final = 176
 _SESSION: Final = Struct("<Q")
 _SESSION_AT_BYTES: Final = 184  # of the session number in a request header
 
@@ -85,6 +92,44 @@ def stamped(frame: bytes, session: int) -> bytes:
     """A copy of a request frame with this session number."""
     rest = _SESSION_AT_BYTES + _SESSION.size
     return frame[:_SESSION_AT_BYTES] + _SESSION.pack(session) + frame[rest:]
+
+
+class PartitionContext(NamedTuple):
+    """Which life of a partition, who owns it in a group (0: nobody), and as of which change.
+
+    P12 only. In a request: what the client knows, 0 if nothing; the last is the least that the
+    server must know. In a reply: what it was served with.
+    """
+
+    incarnation: int = 0
+    owner_generation: int = 0
+    metadata_op: int = 0
+
+    @classmethod
+    def of_request(cls, header: Buffer) -> Self:
+        """What a P12 request says behind the fields that P11 has, too."""
+        return cls(*_unpack(_SCOPE, header))
+
+    def encode(self) -> bytes:
+        """24 bytes, as in bodies."""
+        return _CONTEXT.pack(*self)
+
+
+def stamp_reply(reply: bytearray, *, checksum: bytes, op: int | None, incarnation: int) -> None:
+    """Make a reply frame one of P12, in place: P11 leaves these bytes 0.
+
+    `op`: where the operation was logged, if the reply is its final outcome.
+    """
+    reply[_CHECKSUM_AT_BYTES : _CHECKSUM_AT_BYTES + len(checksum)] = checksum
+    if op is not None:
+        _PLACE.pack_into(reply, _PLACE_AT_BYTES, op, op)
+    _OUTCOME.pack_into(reply, _OUTCOME_AT_BYTES, op is not None, incarnation)
+
+
+def outcome(reply: Buffer) -> tuple[bool, int]:
+    """Whether a P12 reply is the outcome of a logged operation, and which incarnation it names."""
+    committed, incarnation = _OUTCOME.unpack_from(reply, _OUTCOME_AT_BYTES)
+    return committed == 1, incarnation
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):

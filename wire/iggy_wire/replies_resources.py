@@ -16,6 +16,7 @@ _STREAM: Final = Struct("<IQIQQ")
 _TOPIC: Final = Struct("<IQIQBQQQ")
 _TOPIC_BYTES_MIN: Final = _TOPIC.size + 10
 _PARTITION: Final = Struct("<IQIQQQ")
+_PARTITION_COUNT: Final = 6  # fields of `PartitionInfo`; a later protocol has more
 _GROUP: Final = Struct("<III")
 _MEMBER: Final = Struct("<II")
 _ASSIGNMENT: Final = Struct("<QI")
@@ -166,7 +167,7 @@ class TopicDetails(Reply, frozen=True, gc=False):
     def encode(self) -> bytes:
         """Topic, then one partition after another."""
         return self.topic.encode() + b"".join(
-            pack(_PARTITION, "partition", *msgspec.structs.astuple(partition))
+            pack(_PARTITION, "partition", *msgspec.structs.astuple(partition)[:_PARTITION_COUNT])
             for partition in self.partitions
         )
 

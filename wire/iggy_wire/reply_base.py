@@ -23,6 +23,11 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         return cls._read(Reader(body, ErrorCode.INVALID_FORMAT))
 
     @classmethod
+    def take(cls, reader: Reader) -> Self:
+        """The same as a part of a longer body."""
+        return cls._read(reader)
+
+    @classmethod
     @abstractmethod
     def _read(cls, reader: Reader) -> Self: ...
 

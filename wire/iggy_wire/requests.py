@@ -1,5 +1,8 @@
 """The body of every P11 request that we understand, both ways: one class per command."""
 
+from typing import TypeAlias
+
+from iggy_wire import requests_p12
 from iggy_wire.buffer import Buffer
 from iggy_wire.codes import (
     CODES_OF_OTHER_OPERATIONS,
@@ -68,11 +71,14 @@ from iggy_wire.requests_system import (
     LoginWithToken,
     Logout,
     Ping,
-    decode_login,
     login_version,
 )
+from iggy_wire.versions import P12_VERSIONS
+
+AnyLogin: TypeAlias = Login | LoginWithToken | requests_p12.Login | requests_p12.LoginWithToken
 
 __all__ = [
+    "AnyLogin",
     "ChangePassword",
     "CreateConsumerGroup",
     "CreatePartitions",
@@ -154,6 +160,22 @@ def command_of(header: RequestHeader) -> Command:
     if command is None:
         raise WireError(ErrorCode.INVALID_COMMAND, f"operation {operation}: not for clients")
     return command
+
+
+def decode_login(body: Buffer) -> AnyLogin:
+    """Whichever layout fits: the body does not say. Password first (Iggy protocol 0.11)."""
+    layouts: tuple[type[AnyLogin], type[AnyLogin]] = (Login, LoginWithToken)
+    if login_version(body) in P12_VERSIONS:
+        layouts = (requests_p12.Login, requests_p12.LoginWithToken)
+    by_password, by_token = layouts
+    try:
+        return by_password.decode(body)
+    except WireError as as_password:
+        try:
+            return by_token.decode(body)
+        except WireError as as_token:
+            detail = f"neither login layout fits: {as_password.detail}; {as_token.detail}"
+            raise WireError(ErrorCode.INVALID_FORMAT, detail) from None
 
 
 def decode_request(dialect: Dialect, header: RequestHeader, body: Buffer) -> Request:

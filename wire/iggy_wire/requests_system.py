@@ -4,7 +4,7 @@ from typing import ClassVar, Self
 
 from iggy_wire.codes import Command
 from iggy_wire.cursor import Reader, name_bytes, text8_bytes, text32_bytes, u8_bytes, u32_bytes
-from iggy_wire.errors import ErrorCode, WireError
+from iggy_wire.errors import ErrorCode
 from iggy_wire.options import Options, options_bytes, read_options
 from iggy_wire.permissions import (
     Permissions,
@@ -103,7 +103,7 @@ class Login(Request, frozen=True, gc=False):
     def encode(self) -> bytes:
         """Version, client, credentials, context."""
         return (
-            _client_bytes(self.version, self.sdk_name, self.sdk_version)
+            client_bytes(self.version, self.sdk_name, self.sdk_version)
             + name_bytes(self.username, "username")
             + text8_bytes(self.password, "password")
             + text32_bytes(self.context, "context")
@@ -111,7 +111,7 @@ class Login(Request, frozen=True, gc=False):
 
     @classmethod
     def _read(cls, reader: Reader) -> Self:
-        version, sdk_name, sdk_version = _read_client(reader)
+        version, sdk_name, sdk_version = read_client(reader)
         username = reader.name("username")
         password = reader.text8("password")
         return cls(version, sdk_name, sdk_version, username, password, reader.text32("context"))
@@ -136,27 +136,15 @@ class LoginWithToken(Request, frozen=True, gc=False):
     def encode(self) -> bytes:
         """Version, client, token, context."""
         return (
-            _client_bytes(self.version, self.sdk_name, self.sdk_version)
+            client_bytes(self.version, self.sdk_name, self.sdk_version)
             + text8_bytes(self.token, "token")
             + text32_bytes(self.context, "context")
         )
 
     @classmethod
     def _read(cls, reader: Reader) -> Self:
-        version, sdk_name, sdk_version = _read_client(reader)
+        version, sdk_name, sdk_version = read_client(reader)
         return cls(version, sdk_name, sdk_version, reader.text8("token"), reader.text32("context"))
-
-
-def decode_login(body: bytes | bytearray | memoryview) -> Login | LoginWithToken:
-    """Whichever layout fits: the body does not say. Password first (Iggy protocol 0.11)."""
-    try:
-        return Login.decode(body)
-    except WireError as as_password:
-        try:
-            return LoginWithToken.decode(body)
-        except WireError as as_token:
-            detail = f"neither login layout fits: {as_password.detail}; {as_token.detail}"
-            raise WireError(ErrorCode.INVALID_FORMAT, detail) from None
 
 
 def login_version(body: bytes | bytearray | memoryview) -> int:
@@ -229,7 +217,8 @@ class CreateUser(Request, frozen=True, gc=False):
         return cls(username, password, status, permissions, read_options(reader))
 
 
-def _client_bytes(version: int, sdk_name: str, sdk_version: str) -> bytes:
+def client_bytes(version: int, sdk_name: str, sdk_version: str) -> bytes:
+    """What every login body starts with: protocol version and client."""
     return (
         u32_bytes(version, "protocol version")
         + name_bytes(sdk_name, "sdk name")
@@ -237,5 +226,6 @@ def _client_bytes(version: int, sdk_name: str, sdk_version: str) -> bytes:
     )
 
 
-def _read_client(reader: Reader) -> tuple[int, str, str]:
+def read_client(reader: Reader) -> tuple[int, str, str]:
+    """Packed protocol version, name and version of the client."""
     return reader.u32("protocol version"), reader.name("sdk name"), reader.name("sdk version")

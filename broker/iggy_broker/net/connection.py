@@ -22,6 +22,7 @@ from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_o
 from iggy_broker.net.intake import SLOW_AFTER_S, Intake
 from iggy_broker.net.late_polls import client_poll_late
 from iggy_broker.net.outbox import Outbox, Part
+from iggy_broker.net.p12_requests import serve_p12
 from iggy_broker.net.requests import serve_request
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.session import Session, Transport, deny
@@ -35,8 +36,8 @@ PENDING_MAX: Final = 256  # sends of one connection whose answer waits; beyond, 
 LOGIN_FRAME_BYTES_MAX: Final = 128 * 1024  # of a client that nobody knows yet
 SLOW_BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # of requests that are not sends
 
-# Why a connection is not served: a coroutine runs, its socket is full, answers must come first, too
-# many of them are outstanding, the link to the owner is full.
+# Why it is not served: a coroutine runs, its socket is full, answers must come first, too many are
+# outstanding, the link to the owner is full.
 BUSY, CLOGGED, ORDER, FULL, LINK = 1, 2, 4, 8, 16
 
 _SIZE: Final = Struct("<I")
@@ -213,12 +214,8 @@ class Connection(Intake):
     def _serve_frame(self, frame: memoryview) -> bool:
         self._silent_steps = 0
         command, client, checksum, request, operation, session, code = _HEADER.unpack_from(frame)
-        plain = (
-            command == _REQUEST
-            and checksum == ZERO_16
-            and self.session.user_id is not None
-            and client != ZERO_16
-        )
+        known = self.session.is_plain and client != ZERO_16
+        plain = known and command == _REQUEST and checksum == ZERO_16
         if plain and operation == Operation.SEND_MESSAGES and request and session:
             return self._send(frame, client, request)
         if self._pending:
@@ -337,13 +334,15 @@ class Connection(Intake):
         if refused is not None:
             self._edge.count_refusal(self, refused)
             self._answer(refused)
+        elif header.operation != Operation.SEND_MESSAGES and len(body) > SLOW_BODY_BYTES_MAX:
+            self._services.counters.refused(ErrorCode.INVALID_SIZE_BYTES)
+            self._answer(deny(header, ErrorCode.INVALID_SIZE_BYTES))
+        elif self.session.dialect.is_p12:
+            self._serve_later(serve_p12(self._edge, self, header, bytes(frame)))
         elif header.operation == Operation.SEND_MESSAGES:
             return self._send(frame, header.client, header.request)
         elif header.operation == Operation.NON_REPLICATED and header.code == Command.POLL_MESSAGES:
             return self._poll(frame)
-        elif len(body) > SLOW_BODY_BYTES_MAX:
-            self._services.counters.refused(ErrorCode.INVALID_SIZE_BYTES)
-            self._answer(deny(header, ErrorCode.INVALID_SIZE_BYTES))
         else:
             self._serve_later(serve_request(self._edge, self, header, bytes(frame)))
         return True

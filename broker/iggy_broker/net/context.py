@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from iggy_broker.net.tls import ListenerTls
     from iggy_broker.storage.partition import Partition
     from iggy_broker.storage.partition_table import PartitionTable
+    from iggy_wire.dialect import Dialect
     from iggy_wire.header import RequestHeader
     from iggy_wire.request_base import Request
 
@@ -169,6 +170,7 @@ class Context:
     services: Services
     session: Session  # user_id, client_number, address, transport
     header: RequestHeader
+    dialect: Dialect = field(init=False, repr=False)
     _caller: Caller | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -176,6 +178,7 @@ class Context:
         user_id, since_us = self.session.user_id, self.session.user_since_us
         caller = None if user_id is None else Caller(user_id, since_us)
         object.__setattr__(self, "_caller", caller)
+        object.__setattr__(self, "dialect", self.session.dialect)
 
     @property
     def user_id(self) -> int:

@@ -32,6 +32,7 @@ from iggy_wire.codes import (
     is_metadata,
     is_result_framed,
 )
+from iggy_wire.dialect import version_text
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.header import RequestHeader, encode_reply
 from iggy_wire.request_base import Request
@@ -77,8 +78,8 @@ async def serve(context: Context, command: int, body: bytes) -> bytes:
     if header.operation == Operation.NON_REPLICATED and command in SESSION_CODES:
         return reply(context, Answer())
     row = COMMANDS.get(command)
-    if row is None:
-        return refuse(context, _not_served(command))
+    if row is None or command not in context.dialect.requests:
+        return refuse(context, _not_served(context, command))
     try:
         request = None if row.request is None else row.request.decode(body)
         check_access(context, command, request)
@@ -89,12 +90,14 @@ async def serve(context: Context, command: int, body: bytes) -> bytes:
         return refuse(context, Deny(malformed.code, malformed.detail))
 
 
-def _not_served(command: int) -> Deny:
+def _not_served(context: Context, command: int) -> Deny:
     name = Command(command).name
-    if command == Command.FLUSH_UNSAVED_BUFFER:
-        detail = f"{name}: messages are written before they are acknowledged"
-        return Deny(ErrorCode.FEATURE_UNAVAILABLE, detail)
-    return Deny(ErrorCode.INVALID_COMMAND, f"{name}: clients of a single node do without")
+    if command not in context.dialect.requests:
+        version = version_text(context.dialect.version)
+        detail = f"{name}: a single node does not serve this in protocol {version}"
+        return Deny(ErrorCode.INVALID_COMMAND, detail)
+    detail = f"{name}: messages are written before they are acknowledged"
+    return Deny(ErrorCode.FEATURE_UNAVAILABLE, detail)
 
 
 def check_access(context: Context, command: int, request: Request | None) -> None:

@@ -16,6 +16,7 @@ from iggy_broker.net.intake import Landing
 from iggy_broker.net.session import Session, Transport
 from iggy_broker.net.unsent import Unsent
 from iggy_wire.codes import FrameKind
+from iggy_wire.dialect import P11, Dialect
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import (
     HEADER_BYTES,
@@ -156,11 +157,22 @@ class Edge:
 
     # -- sessions ------------------------------------------------------------------------------
 
-    def bind(self, connection: Connection, client: bytes, user: User, number: int) -> None:
+    def bind(
+        self,
+        connection: Connection,
+        client: bytes,
+        user: User,
+        number: int,
+        dialect: Dialect = P11,
+    ) -> None:
         """Log a connection in. What it was before is over."""
         self.end_session(connection)
         connection.session.bind(
-            client=client, number=number, user_id=user.id, user_since_us=user.created_at_us
+            client=client,
+            number=number,
+            user_id=user.id,
+            user_since_us=user.created_at_us,
+            dialect=dialect,
         )
         self._strangers.pop(connection, None)
         connection.resolver.forget()

@@ -10,13 +10,15 @@ from iggy_broker.logs import event
 from iggy_broker.metadata import credentials
 from iggy_broker.metadata.model import User
 from iggy_broker.net.clients import ForeignClientError, LateLoginError, Taken
+from iggy_broker.net.p12 import settled
 from iggy_broker.net.passwords import PASSWORD_BYTES, USERNAME_BYTES
 from iggy_broker.net.session import ReplyMemory
-from iggy_wire.dialect import P11
+from iggy_wire import requests_p12
+from iggy_wire.dialect import P11, VERSION_MAX, VERSION_MIN, Dialect, dialect_of
 from iggy_wire.errors import WireError
 from iggy_wire.header import EvictionReason, RequestHeader, encode_eviction, encode_reply
 from iggy_wire.replies import LoginReply
-from iggy_wire.requests import LoginWithToken, decode_login, login_version
+from iggy_wire.requests import Login, decode_login, login_version
 
 if TYPE_CHECKING:
     from iggy_broker.net.connection import Connection
@@ -39,6 +41,7 @@ class Proven(NamedTuple):
 
     user: User
     by_password: bool  # then a change of the password meanwhile counts; a token outlives it
+    dialect: Dialect = P11
 
 
 class Refused(Exception):
@@ -55,10 +58,11 @@ async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body
     counters = edge.services.counters
     try:
         proven = await _identify(edge, body)
-        session = connection.session
+        session, dialect = connection.session, proven.dialect
         if session.user_id is not None and session.client == header.client:
             # Iggy protocol 0.11: a second login changes nothing, and is told whose session it is.
-            return _welcome(header, user_id=session.user_id, number=session.number)
+            user_id, number = session.user_id, session.number
+            return _welcome(edge, header, session.dialect, user_id=user_id, number=number)
         number = await _bind(edge, connection, header.client, proven)
     except Refused as refused:
         counters.evicted(refused.reason)
@@ -67,25 +71,26 @@ async def log_in(edge: Edge, connection: Connection, header: RequestHeader, body
         told = event("login_refused", client=session.client_number, address=session.address)
         logger.info("! login refused: %s", refused.reason.name.lower(), extra=told)
         if refused.reason is EvictionReason.INCOMPATIBLE_PROTOCOL:
-            low, high = min(P11.versions), max(P11.versions)
+            low, high = VERSION_MIN, VERSION_MAX
             return encode_eviction(header.client, refused.reason, version_min=low, version_max=high)
         return encode_eviction(header.client, refused.reason)
     counters.logins_total += 1
-    return _welcome(header, user_id=proven.user.id, number=number)
+    return _welcome(edge, header, dialect, user_id=proven.user.id, number=number)
 
 
 async def _identify(edge: Edge, body: bytes) -> Proven:
     try:
-        if login_version(body) not in P11.versions:
+        dialect = dialect_of(login_version(body))
+        if dialect is None:
             raise Refused(EvictionReason.INCOMPATIBLE_PROTOCOL)
         login = decode_login(body)
     except WireError:
         raise Refused(EvictionReason.MALFORMED_LOGIN) from None
-    if isinstance(login, LoginWithToken):
-        return Proven(owner_of_token(edge.services, login.token), by_password=False)
-    return Proven(
-        await user_of_password(edge.services, login.username, login.password), by_password=True
-    )
+    services = edge.services
+    if isinstance(login, Login | requests_p12.Login):
+        user = await user_of_password(services, login.username, login.password)
+        return Proven(user, by_password=True, dialect=dialect)
+    return Proven(owner_of_token(services, login.token), by_password=False, dialect=dialect)
 
 
 def owner_of_token(services: Services, token: str) -> User:
@@ -148,7 +153,7 @@ async def _bind_alone(
         if taken.session:
             edge.on_session_ended(taken.session)
         return number
-    edge.bind(connection, client, proven.user, number)
+    edge.bind(connection, client, proven.user, number, proven.dialect)
     memory = connection.session.memory = ReplyMemory(taken.highest, taken.replies)
     if taken.session:
         # Bound before this pause: who logs in or is deleted meanwhile finds the session.
@@ -158,6 +163,12 @@ async def _bind_alone(
     return number
 
 
-def _welcome(header: RequestHeader, *, user_id: int, number: int) -> bytes:
-    body = bytes(4) + LoginReply(user_id, number, P11.version, __version__).encode()
-    return encode_reply(header, body, op=number, commit=number)
+def _welcome(
+    edge: Edge, header: RequestHeader, dialect: Dialect, *, user_id: int, number: int
+) -> bytes:
+    body = bytes(4) + LoginReply(user_id, number, dialect.version, __version__).encode()
+    if not dialect.is_p12:
+        return encode_reply(header, body, op=number, commit=number)
+    # A P12 client asks of every later read that it knows as much as the position here.
+    op = edge.services.replica.state.op
+    return settled(encode_reply(header, body, op=op, commit=op), header)

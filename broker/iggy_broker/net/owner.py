@@ -92,11 +92,7 @@ class ShardOwner:
         partition = target.partition
         assert partition is not None, "an owned target has its partition"
         start = messages.batch_start(frame)
-        base_offset, count = messages.append(partition, frame, start)
-        counters = self._services.counters
-        counters.sends_total += 1
-        counters.messages_received_total += count
-        counters.bytes_received_total += len(frame) - start
+        base_offset = messages.store(self._services, target, frame, start)
         reply = messages.send_reply(target, base_offset, header.client, header.request)
         if not partition.must_wait:
             return (reply,)

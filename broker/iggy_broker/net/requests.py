@@ -11,9 +11,16 @@ from iggy_broker.net import dispatch
 from iggy_broker.net.context import DONE, Context
 from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS, PartitionCommand
 from iggy_broker.net.login import log_in
+from iggy_broker.net.p12 import check_life
 from iggy_wire.codes import Operation, is_metadata
 from iggy_wire.errors import ErrorCode, WireError
-from iggy_wire.header import HEADER_BYTES, ReplyHeader, RequestHeader, stamped
+from iggy_wire.header import (
+    HEADER_BYTES,
+    PartitionContext,
+    ReplyHeader,
+    RequestHeader,
+    stamped,
+)
 from iggy_wire.results import split_result
 
 if TYPE_CHECKING:
@@ -92,12 +99,14 @@ async def _serve_partition(
     target = row.resolve(edge.services, request)
     if target is None:
         return dispatch.reply(context, DONE)
+    if context.dialect.is_p12 and row.names_life:
+        check_life(target, PartitionContext.of_request(frame))
     if target.partition is not None:
         return dispatch.reply(context, await row.serve(context, target, request))
     return await forwarded(edge, target, stamped(frame, context.session.number))
 
 
-async def forwarded(edge: Edge, target: Target, frame: bytes) -> bytes:
+async def forwarded(edge: Edge, target: Target, frame: bytes | memoryview) -> bytes:
     """Have the owner of a partition serve a frame, and return its reply."""
     link = edge.links.to(target.owner)
     while link.full:

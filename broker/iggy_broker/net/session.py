@@ -21,6 +21,7 @@ from iggy_wire.codes import (
     is_metadata,
     is_partition,
 )
+from iggy_wire.dialect import P11, Dialect
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import (
     ZERO_16,
@@ -30,10 +31,16 @@ from iggy_wire.header import (
     encode_reply,
 )
 from iggy_wire.kernel import xxh3_64
+from iggy_wire.requests import login_version
+from iggy_wire.versions import VERSION_0_12_0
 
 REPLIES_KEPT: Final = (
     5  # per client: a retry of an older change is answered REQUEST_ALREADY_APPLIED
 )
+
+
+VERSION_BYTES: Final = 4  # of the protocol version that a login starts with
+BEFORE_LOGIN: Final = frozenset({Command.PING, Command.BIND_SESSION})
 
 
 class Transport(enum.IntEnum):
@@ -104,6 +111,8 @@ class Session:
         "address",
         "client",
         "client_number",
+        "dialect",
+        "is_plain",
         "memory",
         "number",
         "transport",
@@ -122,14 +131,26 @@ class Session:
         self.number = 0
         self.user_id: int | None = None
         self.user_since_us = 0
+        self.dialect = P11  # of the login; before one, all are alike
+        self.is_plain = False  # logged in with P11: sends and polls need not say more than that
         self.memory = ReplyMemory()
 
-    def bind(self, *, client: bytes, number: int, user_id: int, user_since_us: int = 0) -> None:
+    def bind(
+        self,
+        *,
+        client: bytes,
+        number: int,
+        user_id: int,
+        user_since_us: int = 0,
+        dialect: Dialect = P11,
+    ) -> None:
         """Log in. `user_since_us`: when the user was made, since ids of users are given again."""
         self.client = client
         self.number = number
         self.user_id = user_id
         self.user_since_us = user_since_us
+        self.dialect = dialect
+        self.is_plain = not dialect.is_p12
 
     def unbind(self) -> None:
         """Log out; the next login starts with an empty memory."""
@@ -137,13 +158,15 @@ class Session:
         self.number = 0
         self.user_id = None
         self.user_since_us = 0
+        self.dialect = P11
+        self.is_plain = False
         self.memory = ReplyMemory()
 
     def refuse(self, header: RequestHeader, body: Buffer) -> bytes | None:
         """The frame that answers a request which must not be served; None if it may be."""
         if header.command != FrameKind.REQUEST or header.client == ZERO_16:
             return deny(header, ErrorCode.INVALID_COMMAND)
-        if not checksum_matches(header, body):
+        if self._hashes(header, body) and not checksum_matches(header, body):
             return deny(header, ErrorCode.INVALID_FORMAT)
         if header.operation == Operation.REGISTER:
             wrong = header.session != 0 or header.request != 0
@@ -152,10 +175,16 @@ class Session:
             return self._refuse_read(header)
         return self._refuse_change(header)
 
+    def _hashes(self, header: RequestHeader, body: Buffer) -> bool:
+        """Whether the request checksum is one: since P12 it is a name that retries have, too."""
+        if header.operation == Operation.REGISTER:
+            return len(body) < VERSION_BYTES or login_version(body) < VERSION_0_12_0
+        return not self.dialect.is_p12
+
     def _refuse_read(self, header: RequestHeader) -> bytes | None:
         if header.code in LEGACY_LOGIN_CODES:
             return encode_eviction(header.client, EvictionReason.MALFORMED_LOGIN)
-        if self.user_id is None and header.code != Command.PING:
+        if self.user_id is None and header.code not in BEFORE_LOGIN:
             return deny(header, ErrorCode.UNAUTHENTICATED)
         return None
 

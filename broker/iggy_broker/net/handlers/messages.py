@@ -66,6 +66,17 @@ def append(partition: Partition, frame: memoryview, start: int) -> tuple[int, in
     return partition.append(batch), count
 
 
+def store(services: Services, target: Target, frame: memoryview, start: int) -> int:
+    """The same for a target of this shard, and counted: the base offset."""
+    assert target.partition is not None, "sends are served by the owner"
+    base_offset, count = append(target.partition, frame, start)
+    counters = services.counters
+    counters.sends_total += 1
+    counters.messages_received_total += count
+    counters.bytes_received_total += len(frame) - start
+    return base_offset
+
+
 def send_reply(target: Target, base_offset: int, client: bytes, request: int) -> bytes:
     """The 280 bytes that confirm a send: where the batch is, and its first offset.
 

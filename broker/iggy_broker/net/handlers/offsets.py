@@ -136,11 +136,14 @@ class PartitionCommand:
     request: type[Request]
     resolve: Callable[[Services, Any], Target | None]  # None: an empty success
     serve: Callable[[Context, Target, Any], Awaitable[Answer]]
+    names_life: bool = True  # whether P12 clients say which life of the partition they mean
 
 
 PARTITION_COMMANDS: Final[dict[int, PartitionCommand]] = {
     Command.STORE_CONSUMER_OFFSET: PartitionCommand(StoreConsumerOffset, resolve_write, store),
     Command.DELETE_CONSUMER_OFFSET: PartitionCommand(DeleteConsumerOffset, resolve_write, delete),
     Command.GET_CONSUMER_OFFSET: PartitionCommand(GetConsumerOffset, resolve_read, get),
-    Command.DELETE_SEGMENTS: PartitionCommand(DeleteSegments, resolve_segments, delete_segments),
+    Command.DELETE_SEGMENTS: PartitionCommand(
+        DeleteSegments, resolve_segments, delete_segments, names_life=False
+    ),
 }

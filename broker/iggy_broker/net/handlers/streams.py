@@ -15,6 +15,7 @@ from iggy_broker.storage.partition_table import Totals
 from iggy_wire import replies, requests
 from iggy_wire.codes import Command
 from iggy_wire.errors import ErrorCode
+from iggy_wire.replies_p12 import PartitionInfo
 
 
 async def get_streams(context: Context, request: requests.GetStreams) -> Answer:
@@ -22,7 +23,9 @@ async def get_streams(context: Context, request: requests.GetStreams) -> Answer:
     del request
     services = context.services
     streams = services.replica.state.streams_by_id()
-    return Answer(replies.Streams(tuple(_stream(services, one) for one in streams)).encode())
+    return Answer(
+        context.dialect.encode(replies.Streams(tuple(_stream(services, one) for one in streams)))
+    )
 
 
 async def get_stream(context: Context, request: requests.GetStream) -> Answer:
@@ -32,7 +35,7 @@ async def get_stream(context: Context, request: requests.GetStream) -> Answer:
     if stream is None:
         return Answer()
     topics = tuple(_topic(services, one) for one in stream.topics_by_id())
-    return Answer(replies.StreamDetails(_stream(services, stream), topics).encode())
+    return Answer(context.dialect.encode(replies.StreamDetails(_stream(services, stream), topics)))
 
 
 async def create_stream(context: Context, request: requests.CreateStream) -> Answer:
@@ -40,7 +43,7 @@ async def create_stream(context: Context, request: requests.CreateStream) -> Ans
     topic_options.refuse_any(request.options, "stream")
     result = await _submit(context, changes.CreateStream(request.name))
     assert result.stream is not None, "a created stream comes with its result"
-    return _answer(result, _stream(context.services, result.stream).encode())
+    return _answer(result, context.dialect.encode(_stream(context.services, result.stream)))
 
 
 async def update_stream(context: Context, request: requests.UpdateStream) -> Answer:
@@ -64,14 +67,14 @@ async def get_topics(context: Context, request: requests.GetTopics) -> Answer:
     services = context.services
     stream = services.replica.state.find_stream(request.stream.value)
     topics = () if stream is None else tuple(_topic(services, t) for t in stream.topics_by_id())
-    return Answer(replies.Topics(topics).encode())
+    return Answer(context.dialect.encode(replies.Topics(topics)))
 
 
 async def get_topic(context: Context, request: requests.GetTopic) -> Answer:
     """One topic with its partitions; an empty body if there is none."""
     services = context.services
     found = services.replica.state.find_topic(request.stream.value, request.topic.value)
-    return Answer() if found is None else Answer(_details(services, found[1]))
+    return Answer() if found is None else Answer(_details(context, found[1]))
 
 
 async def create_topic(context: Context, request: requests.CreateTopic) -> Answer:
@@ -90,7 +93,7 @@ async def create_topic(context: Context, request: requests.CreateTopic) -> Answe
     )
     result = await _submit(context, change)
     assert result.topic is not None, "a created topic comes with its result"
-    return _answer(result, _details(services, result.topic))
+    return _answer(result, _details(context, result.topic))
 
 
 async def update_topic(context: Context, request: requests.UpdateTopic) -> Answer:
@@ -202,18 +205,21 @@ def _topic(services: Services, topic: Topic) -> replies.TopicHeader:
     )
 
 
-def _details(services: Services, topic: Topic) -> bytes:
+def _details(context: Context, topic: Topic) -> bytes:
+    services = context.services
     partitions = tuple(_partition(services, partition) for partition in topic.partitions)
-    return replies.TopicDetails(_topic(services, topic), partitions).encode()
+    return context.dialect.encode(replies.TopicDetails(_topic(services, topic), partitions))
 
 
-def _partition(services: Services, partition: Partition) -> replies.PartitionInfo:
+def _partition(services: Services, partition: Partition) -> PartitionInfo:
     figures = services.table.read(partition.slot)
-    return replies.PartitionInfo(
+    return PartitionInfo(
         id=partition.id,
         created_at_us=partition.created_at_us,
         segments_count=figures.segments_count,
         current_offset=figures.current_offset,
         size_bytes=figures.size_bytes,
         messages_count=figures.messages_count,
+        incarnation=partition.incarnation,
+        metadata_op=services.replica.state.op,
     )

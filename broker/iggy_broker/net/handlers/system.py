@@ -49,7 +49,7 @@ async def get_cluster_metadata(context: Context, request: requests.GetClusterMet
         port = told_port or port
     others = {f"{name}_port": services.ports.get(name, 0) for name in ("http", "quic", "websocket")}
     node = replies.Node(NODE_NAME, host, tcp_port=port, **others)
-    return Answer(replies.Cluster(CLUSTER_NAME, (node,)).encode())
+    return Answer(context.dialect.encode(replies.Cluster(CLUSTER_NAME, (node,))))
 
 
 async def get_stats(context: Context, request: requests.GetStats) -> Answer:

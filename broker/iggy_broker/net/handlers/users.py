@@ -36,13 +36,17 @@ async def get_users(context: Context, request: requests.GetUsers) -> Answer:
     """All users, ascending by id."""
     del request
     users = context.services.replica.state.users
-    return Answer(replies.Users(tuple(_user(users[number]) for number in sorted(users))).encode())
+    return Answer(
+        context.dialect.encode(
+            replies.Users(tuple(_user(users[number]) for number in sorted(users)))
+        )
+    )
 
 
 async def get_user(context: Context, request: requests.GetUser) -> Answer:
     """One user; an empty body if there is none."""
     user = context.services.replica.state.find_user(request.user.value)
-    return Answer() if user is None else Answer(_details(user))
+    return Answer() if user is None else Answer(_details(context, user))
 
 
 async def create_user(context: Context, request: requests.CreateUser) -> Answer:
@@ -58,7 +62,7 @@ async def create_user(context: Context, request: requests.CreateUser) -> Answer:
     )
     result = await _submit(context, change)
     assert result.user is not None, "a created user comes with its result"
-    return Answer(_details(result.user), op=result.op, timestamp_us=result.at_us)
+    return Answer(_details(context, result.user), op=result.op, timestamp_us=result.at_us)
 
 
 async def update_user(context: Context, request: requests.UpdateUser) -> Answer:
@@ -171,6 +175,6 @@ def _user(user: User) -> replies.User:
     )
 
 
-def _details(user: User) -> bytes:
+def _details(context: Context, user: User) -> bytes:
     permissions = access.decoded(user.permissions) if user.permissions else None
-    return replies.UserDetails(_user(user), permissions).encode()
+    return context.dialect.encode(replies.UserDetails(_user(user), permissions))

@@ -1,0 +1,81 @@
+"""Requests of P12 clients: served as those of P11, with the context of partitions around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from iggy_broker.errors import Deny, Reject
+from iggy_broker.net import dispatch
+from iggy_broker.net.context import Context
+from iggy_broker.net.handlers import messages
+from iggy_broker.net.late_polls import client_poll_late
+from iggy_broker.net.p12 import check_life, check_owner, in_context, served_in, settled
+from iggy_broker.net.requests import forwarded, serve_request
+from iggy_broker.net.targets import NOT_NAMED
+from iggy_broker.storage.older import NotHere
+from iggy_wire.codes import Command, Operation
+from iggy_wire.errors import ErrorCode
+from iggy_wire.header import PartitionContext, RequestHeader, stamped
+
+if TYPE_CHECKING:
+    from iggy_broker.net.connection import Connection
+    from iggy_broker.net.edge import Edge
+    from iggy_broker.net.outbox import Part
+
+
+async def serve_p12(
+    edge: Edge, connection: Connection, header: RequestHeader, frame: bytes
+) -> bytes | Sequence[Part]:
+    """Serve one request that `Session.refuse` let pass: the reply, whatever the outcome."""
+    known = PartitionContext.of_request(frame)
+    context = Context(edge.services, connection.session, header)
+    try:
+        if header.operation == Operation.SEND_MESSAGES:
+            return settled(await _send(edge, connection, header, frame), header, known)
+        if header.operation == Operation.NON_REPLICATED and header.code == Command.POLL_MESSAGES:
+            return await _poll(edge, connection, header, frame)
+    except Reject as refusal:
+        return settled(dispatch.refuse(context, refusal), header, known)
+    return settled(await serve_request(edge, connection, header, frame), header, known)
+
+
+async def _send(edge: Edge, connection: Connection, header: RequestHeader, frame: bytes) -> bytes:
+    own = memoryview(bytearray(frame))  # the batch is stamped in place
+    start = messages.batch_start(own)
+    target = connection.resolver.send_target(own, start)
+    check_life(target, PartitionContext.of_request(frame))
+    partition = target.partition
+    if partition is None:
+        return await forwarded(edge, target, own)
+    base_offset = messages.store(edge.services, target, own, start)
+    if partition.must_wait:
+        await partition.wait_durable()
+    return messages.send_reply(target, base_offset, header.client, header.request)
+
+
+async def _poll(
+    edge: Edge, connection: Connection, header: RequestHeader, frame: bytes
+) -> Sequence[Part]:
+    services, known = edge.services, PartitionContext.of_request(frame)
+    read, tail = connection.resolver.read_target(memoryview(frame))
+    if read is NOT_NAMED:
+        raise Deny(ErrorCode.INVALID_COMMAND, "poll: name a consumer, a partition and a strategy")
+    check_owner(read, known)
+    assert read.target is not None, "who does not own it is refused"
+    check_life(read.target, known)
+    served = served_in(services.replica.state, read)
+    parts: Sequence[Part]
+    if read.target.partition is None:
+        parts = (await forwarded(edge, read.target, stamped(frame, connection.session.number)),)
+        return in_context(parts, header, known=known, served=served)
+    try:
+        parts = messages.poll(services, read, tail, header)
+    except NotHere as missing:
+        parts = await client_poll_late(connection.resolver, header, frame, missing)
+    else:
+        parts = (messages.whole(parts),)  # file ranges do not last until the reply goes out
+        durable = messages.commit_wait(read, tail)
+        if durable is not None:
+            await durable
+    return in_context(parts, header, known=known, served=served)
