@@ -19,12 +19,14 @@ from typing import Any, Final
 
 import msgspec
 
+from iggy_broker import config_issuers
 from iggy_broker.config_keys import ENVIRONMENT_PREFIX, Key, build, variable_of
 from iggy_broker.config_planned import (
     OTHER_VARIABLES,
     PLANNED,
     PLANNED_LISTS,
     PLANNED_VARIABLES,
+    WITHOUT_EFFECT,
     asks_for_nothing,
 )
 from iggy_broker.config_sections import KEYS, Config, Root
@@ -75,7 +77,7 @@ _BY_SPELLING: Final[dict[str, Key]] = {
     spelling: key for key in KEYS for spelling in reversed(key.spellings)
 }
 _BY_VARIABLE: Final[dict[str, str]] = {
-    variable_of(name): name for name in (*sorted(PLANNED), *_BY_SPELLING)
+    variable_of(name): name for name in (*sorted(PLANNED), *WITHOUT_EFFECT, *_BY_SPELLING)
 }
 
 
@@ -94,6 +96,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Loaded:
     for variable, value in sorted(environ.items()):
         if variable.startswith(ENVIRONMENT_PREFIX) and value.strip():
             _take_variable(reading, variable, value)
+    _take_issuers(reading, environ)
     if reading.unknown and environ.get(STRICT_VARIABLE, "").strip().lower() in ("true", "1"):
         raise ConfigError("; ".join(reading.unknown))
     config: Config = build(Config, reading.values)
@@ -153,7 +156,8 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _take_variable(reading: _Reading, variable: str, value: str) -> None:
-    if variable in OTHER_VARIABLES or _is_service_link(variable, value):
+    is_part = config_issuers.is_part(variable)  # of a list, which is taken as a whole
+    if variable in OTHER_VARIABLES or is_part or _is_service_link(variable, value):
         return
     name = _BY_VARIABLE.get(variable)
     if name is not None:
@@ -162,6 +166,16 @@ def _take_variable(reading: _Reading, variable: str, value: str) -> None:
         reading.warnings.append(f"{variable}: known, but this version does not use it yet")
     else:
         reading.unknown.append(f"{variable}: unknown setting{_nearest(variable, _BY_VARIABLE)}")
+
+
+def _take_issuers(reading: _Reading, environ: Mapping[str, str]) -> None:
+    """The one list of tables that is obeyed: with variables for it, none of the file's count."""
+    tables = config_issuers.tables_of(
+        {name: text for name, text in environ.items() if text.strip()}
+    )
+    if tables:
+        name = config_issuers.NAME
+        _take(reading, name, tables, origin=f"{variable_of(name)}_...")
 
 
 def _is_service_link(variable: str, value: str) -> bool:
@@ -177,6 +191,9 @@ def _take(reading: _Reading, name: str, value: object, *, origin: str) -> None:
     elif name in PLANNED or name in PLANNED_LISTS:
         if not asks_for_nothing(value):
             reading.warnings.append(f"{origin}: known, but this version does not use it yet")
+    elif name in WITHOUT_EFFECT:
+        if not asks_for_nothing(value):
+            reading.warnings.append(f"{origin}: has no effect here: {WITHOUT_EFFECT[name]}")
     else:
         reading.unknown.append(f"{origin}: unknown setting{_nearest(name, _BY_SPELLING)}")
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 from iggy_broker import config_values as values
 from iggy_broker.config_data import flag
+from iggy_broker.config_issuers import TrustedIssuer, show_issuers, trusted_issuers
 from iggy_broker.config_keys import Section, Setting
 from iggy_broker.config_transports import Tls
 from iggy_broker.config_values import SECOND_US, Address, Secret
@@ -203,6 +204,15 @@ class Jwt(Section, frozen=True):
         Setting(values.secret, "The same again; one of the two is enough.", secret=True),
     ] = Secret()
     use_base64_secret: Annotated[bool, flag("The secrets are base64 of the bytes to use.")] = False
+    trusted_issuers: Annotated[
+        tuple[TrustedIssuer, ...],
+        Setting(
+            trusted_issuers,
+            "Others whose tokens are taken: a list of tables, each with `issuer`, `audience`, "
+            "`jwks_url` and the `user_id` that its tokens act as; or that list as JSON.",
+            show=show_issuers,
+        ),
+    ] = ()
 
     @property
     def problem(self) -> str | None:

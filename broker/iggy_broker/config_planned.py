@@ -1,4 +1,4 @@
-"""Names of settings that the broker knows and does not obey yet.
+"""Names of settings that the broker knows and does not obey, yet or ever.
 
 They are accepted, so that a file written for the original (or for a later IggyKube) starts here,
 and each that asks for something is a warning. A name moves to `config_sections` with its code.
@@ -11,9 +11,7 @@ from typing import Final
 _TLS: Final = "enabled self_signed cert_file key_file ca_file"
 
 _NAMES: Final[dict[str, str]] = {
-    "tcp": "ipv6",
     "http": "web_ui",
-    "websocket": "read_buffer_size write_buffer_size max_write_buffer_size",
     "consumer_group": "rebalancing_check_interval",
     "telemetry": "enabled service_name",
     "telemetry.logs": "transport endpoint",
@@ -53,8 +51,30 @@ PLANNED: Final = frozenset(
     for spelling in (f"{table}.{name}", f"{table}.{name}".removeprefix("system."))
 )
 
+_SOCKET: Final = "the system sizes the buffers of sockets, and nothing waits for more to send"
+
+WITHOUT_EFFECT: Final[dict[str, str]] = {
+    "tcp.ipv6": "an address of IPv6 in tcp.address does it",
+    "tcp.socket_migration": "connections over plain TCP always move to the shard they work with",
+    "tcp.tls.certificate": "PKCS12 is not read; write PEM files in tcp.tls.cert_file and key_file",
+    "tcp.tls.password": "PKCS12 is not read; write PEM files in tcp.tls.cert_file and key_file",
+    "quic.datagram_send_buffer_size": "nothing is sent outside of streams",
+    "websocket.read_buffer_size": "all clients of a shard share one buffer",
+    "websocket.write_buffer_size": "replies are not gathered, each is written at once",
+    "websocket.max_write_buffer_size": "replies that are not read are limited for all together",
+    **{
+        f"{table}.socket.{name}": _SOCKET
+        for table in ("tcp", "quic")
+        for name in (
+            "override_defaults", "recv_buffer_size", "send_buffer_size", "keepalive", "nodelay",
+            "linger",
+        )
+    },
+}  # fmt: skip
+"""Names that have nothing to act on here, and why: those of the original, or of its past."""
+
 # Lists of tables: any variable that starts like this is an element of one.
-PLANNED_LISTS: Final = ("cluster.nodes", "http.jwt.trusted_issuers")
+PLANNED_LISTS: Final = ("cluster.nodes",)
 PLANNED_VARIABLES: Final = frozenset({"IGGY_ENV_PATH"})
 
 # Variables that are no settings: of the programs around the broker, or read elsewhere.

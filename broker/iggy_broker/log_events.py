@@ -42,6 +42,9 @@ EVENTS: Final[dict[str, Event]] = {
     "certificate_refused": Event(
         "New files of a certificate cannot be used; the one before stays.", limited=True
     ),
+    "keys_not_fetched": Event(
+        "The keys of an issuer whose tokens are taken cannot be had from `url`.", limited=True
+    ),
     "quic_failed": Event(
         "The library of QUIC failed on what a client sent; that connection was closed.",
         limited=True,

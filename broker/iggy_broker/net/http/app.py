@@ -100,7 +100,7 @@ class App:
             return Reply(405, headers=(("allow", allowed(routes)),))
         asker = None
         if not route.is_public:
-            asker = self.auth.asker(request.headers.get("Authorization"))
+            asker = await self.auth.asker(request.headers.get("Authorization"))
         try:
             return await self._serve(request, route, asker, values, query)
         except BadQuery as bad:

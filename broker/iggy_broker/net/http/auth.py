@@ -15,6 +15,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.logs import event
 from iggy_broker.metadata import credentials
 from iggy_broker.net import login
+from iggy_broker.net.http.issuers import Issuers
 from iggy_broker.net.http.jwts import Jwts
 from iggy_broker.net.http.revocations import JTI_CHARACTERS_MAX, Revocations, Revoked
 from iggy_broker.net.http.shapes import AccessToken, Identity
@@ -44,7 +45,7 @@ class Asker:
 
     user_id: int
     since_us: int  # when the user was made
-    token: str  # the `jti` of a JWT, or the hash of a personal access token
+    token: str  # the `jti` of a JWT of ours, or the hash of another token
     expires_at_s: int = 0  # of a JWT
 
 
@@ -52,12 +53,18 @@ class Auth:
     """Logins and tokens, on one shard."""
 
     def __init__(
-        self, services: Services, links: Links, jwts: Jwts, revocations: Revocations
+        self,
+        services: Services,
+        links: Links,
+        jwts: Jwts,
+        issuers: Issuers,
+        revocations: Revocations,
     ) -> None:
-        """`links`: the other shards, which hear of logouts."""
+        """`links`: the other shards, which hear of logouts. `issuers`: others who make tokens."""
         self._services = services
         self._links = links
         self._jwts = jwts
+        self._issuers = issuers
         self._revocations = revocations
         self._is_strict = services.config.http.strict_compat
 
@@ -77,21 +84,29 @@ class Auth:
             raise self._refused(refused, "token", address) from None
         return self._welcome(user)
 
-    def refresh(self, token: str) -> Identity:
-        """Another token for who has a good one, which stays good; UNAUTHENTICATED."""
+    async def refresh(self, token: str) -> Identity:
+        """Another token for who has a good one, which stays good.
+
+        UNAUTHENTICATED; INVALID_ACCESS_TOKEN: another issuer made it.
+        """
         asker = self._asker_of_jwt(token)
+        if asker is None and await self._issuers.check(token) is not None:
+            detail = "another issuer made the token; ask there for a new one"
+            raise Reject(ErrorCode.INVALID_ACCESS_TOKEN, detail)
         user = None if asker is None else self._services.replica.state.users.get(asker.user_id)
         if user is None:
             raise Reject(ErrorCode.UNAUTHENTICATED, "the token is not good; log in again")
         return self._welcome(user)
 
-    def asker(self, header: str | None) -> Asker:
+    async def asker(self, header: str | None) -> Asker:
         """Who sends this `Authorization`; ACCESS_TOKEN_MISSING, UNAUTHENTICATED."""
         if header is None or not header.startswith(_SCHEME):
             detail = "send the header Authorization: Bearer, and a token"
             raise Reject(ErrorCode.ACCESS_TOKEN_MISSING, detail)
         token = header.removeprefix(_SCHEME)
         found = self._asker_of_jwt(token) or self._asker_of_token(token)
+        if found is None:
+            found = await self._asker_of_others(token)
         if found is None:
             raise Reject(ErrorCode.UNAUTHENTICATED, "the token is not good; log in again")
         return found
@@ -126,14 +141,28 @@ class Auth:
         if claims is None or user_id is None:
             return None
         user = self._services.replica.state.users.get(user_id)
+        is_another = (
+            claims.uct is not None and user is not None and claims.uct != user.created_at_us
+        )
+        if is_another and not self._is_strict:
+            return None
+        return self._acting_as(user_id, claims.jti, claims.exp)
+
+    async def _asker_of_others(self, token: str) -> Asker | None:
+        good = await self._issuers.check(token)
+        if good is None:
+            return None
+        # Their `jti` may be the same as one of ours, or missing.
+        return self._acting_as(good.user_id, credentials.hash_token(token), good.expires_at_s)
+
+    def _acting_as(self, user_id: int, token: str, expires_at_s: int) -> Asker | None:
+        """Whoever has a token for this user; None: the user is gone, or the token was ended."""
+        user = self._services.replica.state.users.get(user_id)
         if self._is_strict:
-            since_us = 0 if user is None else user.created_at_us
-            return Asker(user_id, since_us, claims.jti, claims.exp)
-        if user is None or not user.active or claims.jti in self._revocations:
+            return Asker(user_id, 0 if user is None else user.created_at_us, token, expires_at_s)
+        if user is None or not user.active or token in self._revocations:
             return None
-        if claims.uct is not None and claims.uct != user.created_at_us:
-            return None
-        return Asker(user_id, user.created_at_us, claims.jti, claims.exp)
+        return Asker(user_id, user.created_at_us, token, expires_at_s)
 
     def _asker_of_token(self, token: str) -> Asker | None:
         if not token.isascii() or len(token) > _PAT_CHARACTERS_MAX:

@@ -29,8 +29,11 @@ KNOWN_MAX: Final = 4096  # checked tokens remembered; then all are forgotten
 # A short secret is the choice of who configures it, and is what the original takes too.
 warnings.filterwarnings("ignore", category=InsecureKeyLengthWarning)
 
+# What a text that is no token of ours may raise; the last one if its JSON is nested deeply.
+UNREADABLE: Final = (jwt.PyJWTError, msgspec.ValidationError, UnicodeEncodeError, RecursionError)
+
 # Times are ours to compare, by the broker's clock; issuer and audience are lists.
-_UNCHECKED: Final[Any] = dict.fromkeys(
+UNCHECKED: Final[Any] = dict.fromkeys(
     ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub",
      "verify_jti"), False,
 )  # fmt: skip
@@ -98,10 +101,10 @@ class Jwts:
         algorithms = [self._settings.algorithm]
         try:
             found: dict[str, Any] = jwt.decode(
-                token, self._secret, algorithms=algorithms, options=_UNCHECKED
+                token, self._secret, algorithms=algorithms, options=UNCHECKED
             )
             claims = msgspec.convert(found, Claims)
-        except (jwt.PyJWTError, msgspec.ValidationError, UnicodeEncodeError):
+        except UNREADABLE:
             return None
         settings = self._settings
         audiences = {claims.aud} if isinstance(claims.aud, str) else set(claims.aud)

@@ -32,7 +32,7 @@ async def log_in_with_token(call: Call) -> Reply:
 
 async def refresh(call: Call) -> Reply:
     """A new token for a good one."""
-    return json_reply(call.app.auth.refresh(call.body.token))
+    return json_reply(await call.app.auth.refresh(call.body.token))
 
 
 async def log_out(call: Call) -> Reply:

@@ -21,6 +21,7 @@ from iggy_broker.net.http import (
 from iggy_broker.net.http.app import App
 from iggy_broker.net.http.auth import Auth
 from iggy_broker.net.http.commands import Commands
+from iggy_broker.net.http.issuers import Issuers, fetch
 from iggy_broker.net.http.jwts import Jwts
 from iggy_broker.net.http.limits import (
     CONNECTIONS_MAX,
@@ -77,7 +78,10 @@ class HttpServer:
         edge.connections_max -= self._connections_max
         self._counters = services.counters
         revocations = Revocations(services.config.system.path, revoked, clock)
-        self.auth = Auth(services, edge.links, Jwts(settings.jwt, secret, clock), revocations)
+        jwts = Jwts(settings.jwt, secret, clock)
+        skew_us = settings.jwt.clock_skew_us
+        issuers = Issuers(settings.jwt.trusted_issuers, skew_us=skew_us, clock=clock, fetch=fetch)
+        self.auth = Auth(services, edge.links, jwts, issuers, revocations)
         routes = routes_of(settings)
         metrics = HttpMetrics(services, services.counters.shared)
         self.app = App(
