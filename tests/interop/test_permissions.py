@@ -107,6 +107,7 @@ COMMANDS: dict[Command, Doing] = {
 }
 # Members of groups are tested with the groups; the third is available to nobody.
 ELSEWHERE = {
+    Command.UPDATE_RESOURCE,
     Command.JOIN_CONSUMER_GROUP,
     Command.LEAVE_CONSUMER_GROUP,
     Command.SYNC_CONSUMER_GROUP,

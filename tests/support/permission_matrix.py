@@ -45,6 +45,7 @@ MATRIX: dict[Command, tuple[str, str, str] | None] = {
     Command.DELETE_PERSONAL_ACCESS_TOKEN: FOR_ALL,
     Command.SYNC_CONSUMER_GROUP: FOR_ALL,
     Command.FLUSH_UNSAVED_BUFFER: FOR_ALL,
+    Command.UPDATE_RESOURCE: FOR_ALL,  # the update of a topic, stream or user that it is decides
     Command.GET_STATS: _SERVERS,
     Command.GET_CLIENT: _SERVERS,
     Command.GET_CLIENTS: _SERVERS,

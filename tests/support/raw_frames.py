@@ -92,10 +92,14 @@ class RawClient:
 
     def receive(self) -> tuple[Header, bytes]:
         """The next frame. ConnectionError at the end of the stream, TimeoutError for silence."""
-        head = self._read(HEADER_BYTES)
-        body = self._read(frame_bytes(head) - HEADER_BYTES)
+        head, body = self.receive_bytes()
         is_eviction = frame_kind(head) == 13
         return (EvictionHeader if is_eviction else ReplyHeader).decode(head), body
+
+    def receive_bytes(self) -> tuple[bytes, bytes]:
+        """Header and body of the next frame as they came."""
+        head = self._read(HEADER_BYTES)
+        return head, self._read(frame_bytes(head) - HEADER_BYTES)
 
     def is_closed(self) -> bool:
         """Whether the server closes the connection, having sent nothing more."""

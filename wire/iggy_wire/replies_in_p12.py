@@ -28,11 +28,11 @@ from iggy_wire.reply_base import Reply
 Converters = Mapping[type[Reply], Callable[[Any], Reply]]
 
 # What a stream without a key of its own says.
-_STREAM_DERIVED: Final = (Option.of("encryption_key_source", "none", ValueKind.STRING),)
+STREAM_DERIVED: Final = (Option.of("encryption_key_source", "none", ValueKind.STRING),)
 
 
 def _stream(stream: replies.Stream) -> Stream:
-    return Stream(*(*msgspec.structs.astuple(stream), _STREAM_DERIVED))
+    return Stream(*(*msgspec.structs.astuple(stream), STREAM_DERIVED))
 
 
 def _streams(all_of_them: replies.Streams) -> Streams:

@@ -110,6 +110,7 @@ ACCESS: Final[Mapping[int, Rule | None]] = {
     Command.CREATE_TOPIC: _MANAGE_TOPICS,
     Command.DELETE_TOPIC: _MANAGE_TOPIC,
     Command.UPDATE_TOPIC: _MANAGE_TOPIC,
+    Command.UPDATE_RESOURCE: None,  # the change that it becomes is checked
     Command.PURGE_TOPIC: _MANAGE_TOPIC,
     Command.CREATE_PARTITIONS: _MANAGE_TOPIC,
     Command.DELETE_PARTITIONS: _MANAGE_TOPIC,
@@ -132,6 +133,7 @@ COMMAND_OF_CHANGE: Final[Mapping[type[Change], Command]] = {
     changes.PurgeStream: Command.PURGE_STREAM,
     changes.CreateTopic: Command.CREATE_TOPIC,
     changes.UpdateTopic: Command.UPDATE_TOPIC,
+    changes.AlterTopic: Command.UPDATE_TOPIC,
     changes.DeleteTopic: Command.DELETE_TOPIC,
     changes.PurgeTopic: Command.PURGE_TOPIC,
     changes.CreatePartitions: Command.CREATE_PARTITIONS,

@@ -134,12 +134,19 @@ def _settle_defaults(state: State, entry: Entry, change: changes.SettleDefaults)
 
 
 def _update_topic(state: State, entry: Entry, change: changes.UpdateTopic) -> Applied:
+    stream, topic, name, options = change.stream, change.topic, change.name, change.options
+    return _alter_topic(state, entry, changes.AlterTopic(stream, topic, name, options))
+
+
+def _alter_topic(state: State, entry: Entry, change: changes.AlterTopic) -> Applied:
     stream, topic = state.topic(change.stream, change.topic)
-    if stream.topic_names.get(change.name, topic.id) != topic.id:
-        raise Reject(ErrorCode.TOPIC_NAME_ALREADY_EXISTS, f"topic {change.name!r}")
-    names = with_item(without_item(stream.topic_names, topic.name), change.name, topic.id)
-    renamed = replace(topic, name=change.name, options=_merged(topic.options, change.options))
-    changed = replace(_put_topic(stream, renamed), topic_names=names)
+    name = topic.name if change.name is None else change.name
+    if stream.topic_names.get(name, topic.id) != topic.id:
+        raise Reject(ErrorCode.TOPIC_NAME_ALREADY_EXISTS, f"topic {name!r}")
+    names = with_item(without_item(stream.topic_names, topic.name), name, topic.id)
+    kept = tuple(option for option in topic.options if option.key not in change.resets)
+    altered = replace(topic, name=name, options=_merged(kept, change.options))
+    changed = replace(_put_topic(stream, altered), topic_names=names)
     return done(_put_stream(state, changed), entry)
 
 
@@ -240,6 +247,7 @@ _APPLY: Final[Mapping[type, Callable[[State, Entry, Any], Applied]]] = {
     changes.CreateTopic: _create_topic,
     changes.SettleDefaults: _settle_defaults,
     changes.UpdateTopic: _update_topic,
+    changes.AlterTopic: _alter_topic,
     changes.DeleteTopic: _delete_topic,
     changes.PurgeTopic: _purge_topic,
     changes.CreatePartitions: _create_partitions,

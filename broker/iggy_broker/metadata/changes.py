@@ -77,6 +77,16 @@ class UpdateTopic(Change, frozen=True, tag="update_topic"):
     options: Options = ()
 
 
+class AlterTopic(Change, frozen=True, tag="alter_topic"):
+    """Lay `options` over those of a topic, take `resets` from them; another name unless None."""
+
+    stream: Reference
+    topic: Reference
+    name: str | None = None
+    options: Options = ()
+    resets: tuple[str, ...] = ()  # keys
+
+
 class DeleteTopic(Change, frozen=True, tag="delete_topic"):
     """Drop a topic with its partitions and groups."""
 
@@ -182,6 +192,7 @@ AnyChange = (
     | CreateTopic
     | SettleDefaults
     | UpdateTopic
+    | AlterTopic
     | DeleteTopic
     | PurgeTopic
     | CreatePartitions

@@ -21,6 +21,7 @@ from iggy_broker.net.handlers import (
     streams,
     system,
     tokens,
+    updates,
     users,
 )
 from iggy_wire.codes import (
@@ -47,6 +48,7 @@ COMMANDS: Final[dict[int, Row]] = {
     **snapshot.COMMANDS,
     **streams.COMMANDS,
     **groups.COMMANDS,
+    **updates.COMMANDS,
 }
 
 assert COMMANDS.keys() <= access.ACCESS.keys(), "every command has a row in the access table"

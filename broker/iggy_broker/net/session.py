@@ -32,7 +32,6 @@ from iggy_wire.header import (
 )
 from iggy_wire.kernel import xxh3_64
 from iggy_wire.requests import login_version
-from iggy_wire.versions import VERSION_0_12_0
 
 REPLIES_KEPT: Final = (
     5  # per client: a retry of an older change is answered REQUEST_ALREADY_APPLIED
@@ -178,7 +177,7 @@ class Session:
     def _hashes(self, header: RequestHeader, body: Buffer) -> bool:
         """Whether the request checksum is one: since P12 it is a name that retries have, too."""
         if header.operation == Operation.REGISTER:
-            return len(body) < VERSION_BYTES or login_version(body) < VERSION_0_12_0
+            return len(body) < VERSION_BYTES or login_version(body) == P11.version
         return not self.dialect.is_p12
 
     def _refuse_read(self, header: RequestHeader) -> bytes | None:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import resource
 import socket
 import threading
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from iggy_broker import __version__
 from iggy_broker.config_values import reached
 from iggy_broker.errors import Deny
+from iggy_broker.metadata import catalogue
 from iggy_broker.metadata import options as topic_options
 from iggy_broker.net.context import DONE, Answer, Context, Row, Services
-from iggy_wire import replies, requests
+from iggy_wire import replies, replies_p12, requests
 from iggy_wire.codes import Command
 from iggy_wire.cursor import name_bytes, text32_bytes, u8_bytes, u32_bytes
 from iggy_wire.errors import ErrorCode
 from iggy_wire.options import Option
+from iggy_wire.replies_in_p12 import STREAM_DERIVED
+from iggy_wire.requests_p12 import Scope
 
 # Iggy protocol 0.11: what a node without clustering calls itself.
 CLUSTER_NAME: Final = "single-node"
@@ -55,11 +61,17 @@ async def get_cluster_metadata(context: Context, request: requests.GetClusterMet
 async def get_stats(context: Context, request: requests.GetStats) -> Answer:
     """Figures of the broker. Process and processor: of the shard that answers, since its start."""
     del request
-    return Answer(_stats(context.services).encode())
+    stats = _stats(context.services)
+    if not context.dialect.is_p12:
+        return Answer(stats.encode())
+    files = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return Answer(replies_p12.Stats(*(*msgspec.structs.astuple(stats), *files)).encode())
 
 
 async def describe_options(context: Context, request: requests.DescribeOptions) -> Answer:
     """The catalogue of options of a scope: 1 topic, 2 stream, 3 user."""
+    if context.dialect.is_p12 and request.scope in tuple(Scope):
+        return Answer(_catalog(context.services, Scope(request.scope)).encode())
     if request.scope in EMPTY_SCOPES:
         return Answer(u32_bytes(0, "options count"))
     if request.scope != TOPIC_SCOPE:
@@ -77,6 +89,23 @@ COMMANDS: Final[dict[int, Row]] = {
     Command.GET_STATS: Row(get_stats, requests.GetStats),
     Command.DESCRIBE_OPTIONS: Row(describe_options, requests.DescribeOptions),
 }
+
+
+def _catalog(services: Services, scope: Scope) -> replies_p12.Catalog:
+    """As P12 has it. What is always given has no default, and what only creation takes no flag."""
+    if scope is Scope.TOPIC:
+        in_force = topic_options.derived((), topic_options.node_settings(services.config))
+    else:
+        in_force = STREAM_DERIVED
+    defaults = {option.key: option.value for option in in_force}
+    return replies_p12.Catalog(
+        tuple(
+            replies_p12.OptionDescription(
+                one.key, one.kind, defaults.get(one.key, b""), one.doc, one.flags
+            )
+            for one in catalogue.DESCRIBED[scope]
+        )
+    )
 
 
 def _description(known: topic_options.Known, default: Option) -> bytes:

@@ -1,0 +1,106 @@
+"""Which options P12 clients see and may change: those of topics, streams and users (protocol 0.12).
+
+Names and the status of users are options there, of a kind: they are changed as such and stored in
+fields of their own. What a topic's options mean is in `options`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Final
+
+from iggy_broker.errors import Deny
+from iggy_broker.metadata import options as topic_options
+from iggy_wire.errors import ErrorCode
+from iggy_wire.options import Options, ValueKind
+from iggy_wire.requests_p12 import Scope
+
+
+class Flag(IntFlag):
+    """What a description says of an option, as bits."""
+
+    UPDATABLE = 1
+    RESETTABLE = 2
+    SECRET = 4
+    READ_ONLY = 8
+    CRITICAL = 16
+
+
+_READ_ONLY: Final = ErrorCode.READ_ONLY_OPTION
+_FIXED: Final = ErrorCode.OPTION_NOT_UPDATABLE
+_KEPT: Final = ErrorCode.OPTION_NOT_RESETTABLE
+_NONE: Final = Flag(0)
+_ANY_TIME: Final = Flag.UPDATABLE | Flag.RESETTABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One option of a scope."""
+
+    key: str
+    kind: ValueKind
+    flags: Flag
+    doc: str
+
+
+_TOPIC_FLAGS: Final[Mapping[str, Flag]] = {
+    "compression_algorithm": _NONE,
+    "message_expiry": _ANY_TIME,
+    "max_topic_size": _ANY_TIME,
+    "segment_size": _NONE,
+    "durability": _NONE,
+    "consumer_offset_durability": _NONE,
+    "messages_required_to_save": _NONE,
+    "size_of_messages_required_to_save": _NONE,
+    "preallocate_segments": _NONE,
+}
+_KNOWN: Final = {known.key: known for known in topic_options.CATALOGUE}
+_NAME: Final = Described("name", ValueKind.STRING, Flag.UPDATABLE, "The name.")
+
+DESCRIBED: Final[Mapping[Scope, tuple[Described, ...]]] = {
+    Scope.TOPIC: (
+        _NAME,
+        *(
+            Described(key, _KNOWN[key].kind, flags, _KNOWN[key].doc)
+            for key, flags in _TOPIC_FLAGS.items()
+        ),
+    ),
+    Scope.STREAM: (
+        _NAME,
+        Described(
+            "encryption_key_source",
+            ValueKind.STRING,
+            Flag.READ_ONLY,
+            "Whose key the stream is encrypted with: none has one of its own.",
+        ),
+    ),
+    Scope.USER: (
+        Described("username", ValueKind.STRING, Flag.UPDATABLE, "The name, 3 to 50 bytes."),
+        Described("status", ValueKind.STRING, Flag.UPDATABLE, "active or inactive."),
+    ),
+}
+"""In the order in which they are told."""
+
+
+def check_keys(scope: Scope, resets: Iterable[str], options: Options) -> None:
+    """Deny what may not be changed or reset, in this order of refusals.
+
+    UNSUPPORTED_OPTION_KEY, READ_ONLY_OPTION, OPTION_NOT_UPDATABLE, OPTION_NOT_RESETTABLE.
+    """
+    described = {one.key: one for one in DESCRIBED[scope]}
+    reset_keys = tuple(resets)
+    keys = (*reset_keys, *(option.key for option in options))
+    for key in keys:
+        if key not in described:
+            detail = f"option {key!r}: a {scope.name.lower()} has {', '.join(described)}"
+            raise Deny(ErrorCode.UNSUPPORTED_OPTION_KEY, detail)
+    flags = {key: described[key].flags for key in keys}
+    for refused, code, why in (
+        ([key for key in keys if flags[key] & Flag.READ_ONLY], _READ_ONLY, "is only read"),
+        ([key for key in keys if not flags[key] & Flag.UPDATABLE], _FIXED, "is for creation only"),
+        ([key for key in reset_keys if not flags[key] & Flag.RESETTABLE], _KEPT, "has no default"),
+    ):
+        if refused:
+            raise Deny(code, f"option {refused[0]!r} {why}")
