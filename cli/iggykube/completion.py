@@ -89,11 +89,13 @@ def _jobs(
 
 def _names(context: click.Context, text: str, ask: Callable[[Client], Iterable[str]]) -> list[str]:
     """What the local instance's broker knows, as far as it begins with `text`."""
-    from iggykube.running import local_instance  # only when names are asked for: it takes a while
+    # Only when names are asked for: it takes a while.
+    from iggykube.running import local_instance, tls_of
 
     try:
         snapshot, login = local_instance(_data(context))
-        client = Client.connect(snapshot.address, *login, timeout_s=ASK_S_MAX)
+        tls = tls_of(snapshot)
+        client = Client.connect(snapshot.address, *login, timeout_s=ASK_S_MAX, tls=tls)
         with client:
             return sorted(name for name in ask(client) if name.startswith(text))
     except (CommandError, ClientError, LinkError, OSError):

@@ -156,13 +156,16 @@ class TargetOptions(msgspec.Struct, frozen=True):
             raise click.UsageError(f"{'--ca' if self.ca else '--server-name'} needs --tls")
         if self.servers is None:
             if self.tls:
-                raise click.UsageError("--tls needs --servers: the local instance has none")
+                raise click.UsageError(
+                    "--tls needs --servers: what the local instance has is known"
+                )
             # Local mode takes a while to import, and brokers elsewhere need nothing of it.
-            from iggykube.running import local_instance
+            from iggykube.running import local_instance, tls_of
 
             login = self._given_login()
             snapshot, (username, password) = local_instance(self.data)
-            return Target((snapshot.address,), login or Login(username, password), self.timeout_s)
+            login = login or Login(username, password)
+            return Target((snapshot.address,), login, self.timeout_s, tls_of(snapshot))
         login = self._given_login() or _environment_login()
         if login is None:
             fix = "give --username and --password-file, or --token-file"

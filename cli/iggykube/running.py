@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from iggy_client.tls import Tls
 from iggykube.errors import LocalError
 from iggykube.local.folders import ROOT_USERNAME, Folders
 from iggykube.local.snapshot import Snapshot
@@ -18,6 +19,19 @@ def local_instance(data: Path) -> tuple[Snapshot, tuple[str, str]]:
     folders = Folders.at(data)
     snapshot = read_snapshot(folders)
     return snapshot, (ROOT_USERNAME, folders.password())
+
+
+def tls_of(snapshot: Snapshot) -> Tls | None:
+    """How its broker is spoken to; None: in plain text. Raises LocalError."""
+    if snapshot.tls is None:
+        return None
+    pem, file = "", snapshot.tls.ca_file
+    if file:
+        try:
+            pem = Path(file).read_text(encoding="utf-8")
+        except OSError as error:
+            raise LocalError(f"{file}: {error.strerror}") from error
+    return Tls(pem, snapshot.tls.server_name)
 
 
 def read_snapshot(folders: Folders) -> Snapshot:

@@ -18,7 +18,7 @@ from iggykube.local.redrives import Redrive, new_request
 from iggykube.option_types import MOMENT
 from iggykube.options import data_option, output_option
 from iggykube.redrive import Request, job_of
-from iggykube.running import local_instance, read_snapshot
+from iggykube.running import local_instance, read_snapshot, tls_of
 
 STAGES: Final = ("decode", "transform", "write")
 SINKS: Final[Listing[SinkRow]] = Listing(
@@ -119,7 +119,8 @@ def redrive(  # noqa: PLR0913 -- one argument per option
 
 def _letters(data: Path, job: Mapping[str, Any], chosen: Redrive) -> list[LetterGroup]:
     snapshot, login = local_instance(data)
-    with Target((snapshot.address,), Login(*login)).connect() as client:
+    target = Target((snapshot.address,), Login(*login), tls=tls_of(snapshot))
+    with target.connect() as client:
         return counted(waiting(client, job), str(job["name"]), chosen)
 
 

@@ -14,10 +14,12 @@ from iggy_operator.backoff import Chance
 from iggy_operator.blocked import Blocked
 from iggy_operator.broker_admin import BrokerAdmin, Connect, Login
 from iggy_operator.cache import Entry
+from iggy_operator.certificates import CertificateProblem, check_authority, read_certificate
 from iggy_operator.clock import Clock
 from iggy_operator.cluster import Cluster, NotFoundError, Object, Ref
 from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.desired.metadata import BROKER_LABEL, MANAGED_LABEL, MANAGER, label_value
+from iggy_operator.desired.transports import served_secret, tls_secret
 from iggy_operator.meter import NO_METER, Meter
 from iggy_operator.metered import Metered
 from iggy_operator.names import CA_KEY
@@ -61,7 +63,8 @@ class BrokerPool:
             known = self._known.get(broker.ref)
             if known is not None and self._is_current(known, broker, now_s):
                 return known.admin
-            login = await _login(cluster, broker)
+            former = known.admin.login.tls if known is not None else None
+            login = await _login(cluster, broker, former)
             admin = known.admin if known is not None and known.admin.login == login else None
             if admin is None:
                 if known is not None:
@@ -122,11 +125,11 @@ def is_allowed(broker: Entry, namespace: str) -> bool:
     return bool(allowed["from"] == "All")
 
 
-async def _login(cluster: Cluster, broker: Entry) -> Login:
+async def _login(cluster: Cluster, broker: Entry, former: Tls | None) -> Login:
     assert isinstance(broker.resource, Broker)
     spec = broker.resource.spec
     if broker.resource.mode == "Managed":
-        return await _managed_login(cluster, broker, broker.resource)
+        return await _managed_login(cluster, broker, broker.resource, former)
     external = spec["external"]
     secret = await read_secret(cluster, broker.ref.namespace, external["credentialsSecretName"])
     return Login(
@@ -153,7 +156,9 @@ async def _tls(cluster: Cluster, namespace: str, external: Mapping[str, Any]) ->
     return tls
 
 
-async def _managed_login(cluster: Cluster, entry: Entry, broker: Broker) -> Login:
+async def _managed_login(
+    cluster: Cluster, entry: Entry, broker: Broker, former: Tls | None
+) -> Login:
     if broker.spec["hibernate"]:
         text = f"{entry.ref} hibernates: set its spec.hibernate to false"
         raise Blocked(Reason.BROKER_NOT_READY, text)
@@ -165,9 +170,58 @@ async def _managed_login(cluster: Cluster, entry: Entry, broker: Broker) -> Logi
         raise Blocked(Reason.BROKER_NOT_READY, text) from None
     if not is_root_secret_ours(secret, entry):
         raise Blocked(Reason.BROKER_NOT_READY, f"{entry.ref} is not ready: see its conditions")
-    return Login(
-        managed_address(broker), secret_text(secret, "username"), secret_text(secret, "password")
-    )
+    address = managed_address(broker)
+    username, password = secret_text(secret, "username"), secret_text(secret, "password")
+    return Login(address, username, password, await _managed_tls(cluster, broker, former))
+
+
+async def _managed_tls(cluster: Cluster, broker: Broker, former: Tls | None) -> Tls | None:
+    """How the pod is to be trusted; None if it speaks plain text.
+
+    `former`: how it was trusted last. The broker keeps its certificate while the Secret is wrong,
+    and so does who knows it already.
+    """
+    if not (name := await _served_secret(cluster, broker)):
+        return None
+    namespace = broker.key.namespace
+    host = managed_address(broker).rpartition(":")[0]
+    try:
+        certificate = read_certificate(secret_values(await read_secret(cluster, namespace, name)))
+        authority = certificate.authority_pem
+        if other := broker.spec["listeners"].get("tls", {}).get("caSecretName"):
+            name = other
+            authority = secret_text(await read_secret(cluster, namespace, name), CA_KEY)
+            check_authority(authority)
+    except Blocked:
+        if former is None:
+            raise
+        return former
+    except CertificateProblem as problem:
+        if former is None:
+            raise Blocked(Reason.SECRET_INVALID, f"Secret {name}: {problem}") from None
+        return former
+    return Tls(authority, certificate.server_name(host))
+
+
+async def _served_secret(cluster: Cluster, broker: Broker) -> str:
+    """The Secret whose certificate the pod serves: what the spec asks for may wait for a restart.
+
+    Without a pod it is what the next one will have.
+    """
+    names = broker_names(broker.key.name)
+    namespace = broker.key.namespace
+    for ref in (Ref("Pod", namespace, names.pod), Ref("StatefulSet", namespace, names.base)):
+        try:
+            value = await cluster.get(ref)
+        except NotFoundError:
+            continue
+        return served_secret(value["spec"] if ref.kind == "Pod" else _pod_of(value))
+    return tls_secret(broker)
+
+
+def _pod_of(stateful_set: Object) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = stateful_set["spec"]["template"]["spec"]
+    return found
 
 
 def managed_address(broker: Broker) -> str:
@@ -195,6 +249,15 @@ async def read_secret(cluster: Cluster, namespace: str, name: str) -> Object:
         raise Blocked(
             Reason.SECRET_NOT_FOUND, f"there is no Secret {name} in namespace {namespace}: make it"
         ) from None
+
+
+def secret_values(secret: Object) -> dict[str, bytes]:
+    """All values of a Secret, as they are. Raises Blocked, which never shows one."""
+    try:
+        return {key: base64.b64decode(text) for key, text in secret.get("data", {}).items()}
+    except binascii.Error:
+        text = f"Secret {secret['metadata']['name']} is not in base64: write it anew"
+        raise Blocked(Reason.SECRET_INVALID, text) from None
 
 
 def secret_text(secret: Object, key: str) -> str:

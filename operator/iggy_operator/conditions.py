@@ -25,6 +25,7 @@ PROGRESSING: Final = "Progressing"
 STORAGE_READY: Final = "StorageReady"
 CONFIG_APPLIED: Final = "ConfigApplied"
 ARCHIVE_HEALTHY: Final = "ArchiveHealthy"
+CERTIFICATE_READY: Final = "CertificateReady"
 
 
 @dataclass(frozen=True, slots=True)

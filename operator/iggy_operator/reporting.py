@@ -16,6 +16,7 @@ from iggy_operator.cache import Entry
 from iggy_operator.cluster import Event
 from iggy_operator.conditions import (
     ARCHIVE_HEALTHY,
+    CERTIFICATE_READY,
     CREDENTIALS_READY,
     PAUSED,
     READY,
@@ -49,7 +50,9 @@ _NAMES: Final = frozenset({ErrorCode.INVALID_STREAM_NAME, ErrorCode.INVALID_TOPI
 _CREDENTIALS: Final = frozenset(
     {Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.UNAUTHORIZED}
 )
-_TOLD: Final = frozenset({READY, SYNCED, CREDENTIALS_READY, STORAGE_READY, ARCHIVE_HEALTHY})
+_TOLD: Final = frozenset(
+    {READY, SYNCED, CREDENTIALS_READY, STORAGE_READY, ARCHIVE_HEALTHY, CERTIFICATE_READY}
+)
 """Conditions whose transitions become events."""
 _WAITING: Final = frozenset(
     {

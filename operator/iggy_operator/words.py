@@ -40,6 +40,8 @@ CONDITIONS: Final = (
          "not, the message says what waits for a restart"),
     Word(conditions.ARCHIVE_HEALTHY, ("IggyBroker",), "The archiver is off, or its last "
          "copies were taken"),
+    Word(conditions.CERTIFICATE_READY, ("IggyBroker",), "With `listeners.tls`: the Secret has a "
+         "certificate that clients take; as long as not, the broker is not restarted"),
     Word(conditions.CREDENTIALS_READY, ("IggyBroker", *_CONNECTORS, "IggyUser"), "The Secret is "
          "there and the broker accepts it"),
     Word(conditions.DATA_CONTINUITY, ("IggyTopic",), "The topic is the one that was first seen. "

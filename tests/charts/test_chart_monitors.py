@@ -9,8 +9,8 @@ import pytest
 from chart_values import CHARTS
 from desired_cases import broker_of, children_of
 from helm_program import Manifest, of_kind, parsed
-from iggy_operator.desired.broker_config import MONITORING_PORT
 from iggy_operator.desired.metadata import Manifest as Child
+from iggy_operator.desired.transports import MONITORING_PORT
 from iggy_operator.launchers.job import METRICS_PORT
 from iggy_operator.launchers.pods import driver_template, executor_template
 from launcher_cases import job_of, source_of

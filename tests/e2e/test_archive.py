@@ -27,7 +27,7 @@ from e2e_kubectl import Document, Kubectl
 from e2e_operator import Operator
 from e2e_producer import Batch, Login, Place, Producer, producing
 from e2e_watch import condition
-from iggy_operator.desired.broker_config import MONITORING_PORT
+from iggy_operator.desired.transports import MONITORING_PORT
 from iggy_operator.figures import PREFIX, ArchiveFigures, archive_figures
 from iggy_operator.program.broker_metrics import read_metrics
 from object_store import ObjectStore

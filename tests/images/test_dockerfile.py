@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 from dockerfile import FINAL, ROOT, image, stages, text
-from iggy_operator.desired import broker_config, broker_pod
+from iggy_operator.desired import broker_pod, transports
 from iggy_operator.launchers import kubeflow, native, pods
 from image_builder import inputs
 
@@ -175,9 +175,9 @@ def test_paths_are_those_that_the_operator_uses() -> None:
     assert "images/spark/sink_job.py /opt/iggykube/" in copies
     assert native.COMMAND[:2] == ("python", "-m")
     assert environment["PATH"].startswith("/opt/iggykube/bin:")
-    assert environment["IGGY_TCP_ADDRESS"] == f"0.0.0.0:{broker_config.TCP_PORT}"
-    assert environment["IGGY_HTTP_ADDRESS"] == f"0.0.0.0:{broker_config.HTTP_PORT}"
-    assert environment["IGGY_MONITORING_ADDRESS"] == f"0.0.0.0:{broker_config.MONITORING_PORT}"
+    assert environment["IGGY_TCP_ADDRESS"] == f"0.0.0.0:{transports.TCP_PORT}"
+    assert environment["IGGY_HTTP_ADDRESS"] == f"0.0.0.0:{transports.HTTP_PORT}"
+    assert environment["IGGY_MONITORING_ADDRESS"] == f"0.0.0.0:{transports.MONITORING_PORT}"
 
 
 @pytest.mark.parametrize("name", SPARKS)

@@ -8,7 +8,7 @@ import pytest
 
 from broker_process import BrokerProcess, running_broker
 from desired_cases import broker_of, children_of
-from iggy_operator.desired import broker_config
+from iggy_operator.desired import transports
 from iggy_operator.figures import PREFIX, ArchiveFigures, FiguresError, archive_figures
 from iggy_operator.program.broker_metrics import read_metrics
 
@@ -18,7 +18,7 @@ def test_probes_are_answered_by_a_real_broker(tmp_path: Path) -> None:
     paths = {container[f"{kind}Probe"]["httpGet"]["path"]
              for kind in ("startup", "liveness", "readiness")}  # fmt: skip
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports["monitoring"] == broker_config.MONITORING_PORT
+    assert ports["monitoring"] == transports.MONITORING_PORT
 
     with running_broker(tmp_path, shards=1, monitoring=True) as broker:
         answers = {path: status(broker, path) for path in paths}

@@ -11,8 +11,9 @@ from desired_cases import RELEASE, broker_of, children_of, owner_of_broker
 from foreign_schemas import misfits, pod_schema
 from golden_files import check_frozen, check_golden
 from iggy_broker import config as broker_settings
+from iggy_broker.net.listener import tls_of
 from iggy_broker.supervisor import STOP_GRACE_S
-from iggy_operator.desired import broker_config
+from iggy_operator.desired import broker_config, transports
 from iggy_operator.desired.broker import broker_children
 from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.desired.broker_pod import USER_ID
@@ -66,6 +67,13 @@ SPECS: dict[str, dict[str, Any]] = {
         "hibernate": True,
         "allowedNamespaces": {"from": "All"},
         "networkPolicy": {"enabled": False},
+    },
+    "broker-every-transport": {
+        "listeners": {
+            "websocketPort": 443,
+            "quicPort": 443,
+            "tls": {"secretName": "main-tls", "caSecretName": "authority"},
+        },
     },
     "broker-archive-bucket": {
         "archiver": {
@@ -203,8 +211,23 @@ def test_the_broker_takes_all_settings_without_a_warning() -> None:
 
         assert loaded.warnings == ()
         assert str(loaded.config.system.path) == broker_config.DATA_FOLDER
-        assert loaded.config.tcp.address.port == broker_config.TCP_PORT
-        assert loaded.config.monitoring.address.port == broker_config.MONITORING_PORT
+        assert loaded.config.tcp.address.port == transports.TCP_PORT
+        assert loaded.config.monitoring.address.port == transports.MONITORING_PORT
+
+
+def test_every_transport_has_the_certificate() -> None:
+    children = children_of(broker_of(**SPECS["broker-every-transport"]))
+
+    loaded = broker_settings.load(None, environment_of(children)).config
+
+    assert tls_of(loaded).keys() == {"tcp", "http", "websocket", "quic"}
+    for name, tls in tls_of(loaded).items():
+        assert (tls.self_signed, tls.ca_file) == (False, ""), name
+        assert tls.cert_file == f"{transports.TLS_PATH}/tls.crt"
+    assert str(loaded.websocket.address) == f"0.0.0.0:{transports.WEBSOCKET_PORT}"
+    assert str(loaded.quic.address) == f"0.0.0.0:{transports.QUIC_PORT}"
+    probes = pod_of(children)["containers"][0]["readinessProbe"]["httpGet"]
+    assert probes == {"path": "/ready", "port": "monitoring"}, "which nothing encrypts"
 
 
 def test_further_settings_reach_the_broker() -> None:
@@ -302,7 +325,22 @@ def test_an_external_broker_has_no_children() -> None:
         ({"config": {"archiver.enabled": "true"}}, "archiver.enabled is set by the operator"),
         ({"config": {"data_maintenance.archiver.s3.bucket": "abc"}}, "is set by the operator"),
         ({"config": {"system.encryption.key": "x"}}, "encryption.key is set by the operator"),
-        ({"listeners": {"tls": {"secretName": "cert"}}}, "listeners.tls"),
+        ({"config": {"tcp.tls.enabled": "true"}}, "tcp.tls.enabled is set by the operator"),
+        (
+            {"listeners": {"tls": {"secretName": "c"}}, "config": {"http.tls.ca_file": "x"}},
+            "http.tls.ca_file is set by the operator",
+        ),
+        (
+            {"listeners": {"websocketPort": 8092}, "config": {"websocket.enabled": "false"}},
+            "websocket.enabled is set by the operator",
+        ),
+        (
+            {
+                "listeners": {"quicPort": 8080},
+                "podTemplate": {"extraEnv": [{"name": "IGGY_QUIC_ADDRESS", "value": "x"}]},
+            },
+            "IGGY_QUIC_ADDRESS is set by the operator",
+        ),
         ({"config": {"sharding.cpu_allocation": "9"}}, "sharding.cpu_allocation"),
         ({"config": {"path": "/"}}, "path is set by the operator"),
         ({"config": {"system_path": "/"}}, "system_path is set by the operator"),

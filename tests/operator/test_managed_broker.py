@@ -16,7 +16,10 @@ def test_a_broker_is_made_and_says_so() -> None:
         assert [kind for kind in NEEDED if not world.cluster.names(kind)] == []
         assert world.cluster.names("PodDisruptionBudget") == []  # would hold a drain up
         status = world.status(BROKER)
-        assert status["endpoints"] == {"tcp": "main.shop.svc:8090"}
+        assert status["endpoints"] == {
+            "tcp": "main.shop.svc:8090",
+            "http": "http://main.shop.svc:3000",
+        }
         assert status["version"] == "0.0.1"
         assert status["image"] == "iggykube/broker:1.0.0"
         assert status["shards"] == {"desired": 2, "ready": 2}

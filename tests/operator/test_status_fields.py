@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ from iggy_operator.cluster import Ref
 from iggy_operator.schema import schemas
 from managed_world import BROKER, ManagedWorld, run_managed, started
 from operator_world import OperatorWorld, given_all, run_in
+from server_certificates import server_secret
 from sink_scene import GROUP, SINK, SOURCE, TOPIC, Scene, play
 
 KINDS = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggySource", "IggyUser")
@@ -56,7 +58,16 @@ def note(seen: Seen, world: OperatorWorld) -> None:
 def of_a_managed_broker(seen: Seen) -> None:
     async def scenario(world: ManagedWorld) -> None:
         world.broker.disk = (1000, 400)
-        listeners = {"serviceType": "LoadBalancer", "tcpPort": 8090, "httpPort": 3000}
+        listeners = {
+            "serviceType": "LoadBalancer",
+            "tcpPort": 8090,
+            "httpPort": 3000,
+            "websocketPort": 8092,
+            "quicPort": 8080,
+            "tls": {"secretName": "main-tls"},
+        }
+        start = datetime.datetime.fromtimestamp(world.clock.now_s(), datetime.UTC)
+        world.give_secret("main-tls", **server_secret("main.shop.svc", now=start))
         await started(world, updateStrategy="OnDelete", listeners=listeners)
         service = Ref("Service", "shop", "main")
         world.cluster.change(service, status={"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}})

@@ -1,4 +1,4 @@
-"""What a broker's document says about archive, restore and keys, for the broker of this machine.
+"""What a broker's document says about archive, keys and transports, for this machine's broker.
 
 The same settings as in a cluster. In place of a claim there is a folder, and Secrets stand in the
 files: those of a bucket go into the broker's environment, keys of messages become files. Pure.
@@ -19,11 +19,21 @@ from iggy_operator.desired.archive import (
     restore_place,
     restore_settings,
 )
+from iggy_operator.desired.broker_config import transport_problems
 from iggy_operator.desired.encryption import encryption_settings, key_names
+from iggy_operator.desired.transports import (
+    TLS_KEYS,
+    certificate_settings,
+    further,
+    port_settings,
+    tls_secret,
+)
 from iggy_operator.documents import FileProblem
+from iggy_operator.names import CA_KEY
 from iggy_operator.resources import Broker, Resources
 from iggy_operator.secret_documents import Secret
-from iggykube.local.folders import Folders
+from iggykube.local.certificate import certificate_problems
+from iggykube.local.folders import HOST, Folders
 from iggykube.local.places import document_of
 
 Secrets = Mapping[tuple[str, str], Secret]
@@ -46,13 +56,17 @@ def named_secrets(broker: Broker) -> Iterator[Named]:
             yield Named((*block, "credentialsSecretName"), name, LOGIN_KEYS)
     if keys := key_names(broker):
         yield Named(("encryption", "secretName"), broker.spec["encryption"]["secretName"], keys)
+    tls = broker.spec["listeners"].get("tls", {})
+    for name, keys in (("secretName", TLS_KEYS), ("caSecretName", (CA_KEY,))):
+        if name in tls:
+            yield Named(("listeners", "tls", name), tls[name], keys)
 
 
 def setting_problems(resources: Resources) -> Iterator[FileProblem]:
     """What of it cannot be had, at its place."""
     for broker in resources.brokers:
         document = document_of(resources, "IggyBroker", broker.key)
-        for text in archive_problems(broker):
+        for text in (*archive_problems(broker), *transport_problems(broker)):
             field, _, message = text.partition(": ")
             yield document.problem(("spec", *field.split(".")), message)
 
@@ -70,6 +84,8 @@ def broker_secret_problems(resources: Resources) -> Iterator[FileProblem]:
             elif missing := sorted(set(item.keys) - set(secret.values)):
                 text = f"Secret {item.name} lacks {', '.join(missing)}: add what is missing"
                 yield document.problem(("spec", *item.field), text)
+        for path, text in certificate_problems(known, broker):
+            yield document.problem(path, text)
 
 
 def archive_folder(place: Place, folders: Folders) -> Path:
@@ -84,10 +100,21 @@ def broker_settings(broker: Broker, folders: Folders, secrets: Secrets) -> dict[
     folder = "" if place is None else str(archive_folder(place, folders))
     secret = broker.spec.get("encryption", {}).get("secretName", "")
     return {
+        **_transport_settings(broker, folders),
         **archiver_settings(broker, folder=folder),
         **_resolved(archiver_login(broker), broker, secrets),
         **encryption_settings(broker, str(folders.secret(broker.key.namespace, secret))),
     }
+
+
+def _transport_settings(broker: Broker, folders: Folders) -> dict[str, str]:
+    """On the ports of the Service: here there is none in between."""
+    listeners = broker.spec["listeners"]
+    ports = {name: listeners[f"{name}Port"] for name in further(broker)}
+    settings = port_settings(broker, HOST, ports)
+    if secret := tls_secret(broker):
+        settings |= certificate_settings(str(folders.secret(broker.key.namespace, secret)))
+    return settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ LOG_BYTES_MAX: Final = 16 << 20
 _PASSWORD_BYTES: Final = 24
 _LOCK_TRIES: Final = 10
 _LOCK_PAUSE_S: Final = 0.02
-_HOST: Final = "127.0.0.1"
+HOST: Final = "127.0.0.1"
+"""Where the broker listens, for this machine only."""
 PORT_MAX: Final = 65_535
 
 
@@ -41,7 +42,7 @@ class Ports:
             ):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
-                    sock.bind((_HOST, port))
+                    sock.bind((HOST, port))
                 except OSError as error:
                     fix = f"choose another with {option}, or 0 for a free one"
                     raise LocalError(
@@ -52,17 +53,17 @@ class Ports:
     @property
     def address(self) -> str:
         """Host and port for clients."""
-        return f"{_HOST}:{self.tcp}"
+        return f"{HOST}:{self.tcp}"
 
     @property
     def http_address(self) -> str:
         """Host and port of the HTTP API."""
-        return f"{_HOST}:{self.http}"
+        return f"{HOST}:{self.http}"
 
     @property
     def monitoring_address(self) -> str:
         """Host and port of probes and metrics."""
-        return f"{_HOST}:{self.monitoring}"
+        return f"{HOST}:{self.monitoring}"
 
 
 @dataclass(frozen=True, slots=True)

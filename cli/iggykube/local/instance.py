@@ -31,7 +31,7 @@ from iggykube.local.plan import JobPlan, LocalPlan, TopicPlan, broker_variables,
 from iggykube.local.restoring import restore
 from iggykube.local.secrets import write_secrets
 from iggykube.local.sinks import SinkProcess
-from iggykube.local.snapshot import Snapshot, StreamRow, TopicRow, encode
+from iggykube.local.snapshot import Snapshot, StreamRow, TlsRow, TopicRow, encode
 from iggykube.local.sources import SourceProcess
 
 BROKER_STOP_S_MAX: Final = 60.0
@@ -144,18 +144,19 @@ class LocalInstance:
     def _apply(self, plan: LocalPlan, resources: Resources) -> None:
         applied = states.load(self.folders.state_file)
         try:
-            outcome = apply_plan(self._connected(), plan, applied)
+            outcome = apply_plan(self._connected(plan), plan, applied)
         except (ClientError, LinkError) as error:
             raise LocalError(f"the broker at {self.address}: {error}") from error
         newest = applied.replaced(resources.documents, dict(outcome.incarnations))
         states.save(self.folders.state_file, newest)
         self.tell(*outcome.done, *outcome.notes)
 
-    def _connected(self) -> Client:
+    def _connected(self, plan: LocalPlan) -> Client:
         """A client that is open, as far as its last call has shown."""
         if self._client is None:
+            tls = None if plan.tls is None else plan.tls.tls
             self._client = Client.connect(
-                self.address, self.username, self.password, timeout_s=_CLIENT_S_MAX
+                self.address, self.username, self.password, timeout_s=_CLIENT_S_MAX, tls=tls
             )
         elif not self._client.is_open:
             self._client.reconnect()
@@ -191,8 +192,11 @@ class LocalInstance:
         """
         former = self._plan
         assert former is not None, "only what was started is changed"
-        plan = make_plan(resources, self.folders, self._running_ports)
+        plan = make_plan(resources, self.folders, self._running_ports, running=former)
         write_secrets(self.folders, plan.secrets)
+        if plan.tls != former.tls and self._client is not None:
+            self._client.close()
+            self._client = None
         self._apply(plan, resources)
         self._plan = plan
         self.tell(*change_notes(former, plan), *self._jobs.change(plan.jobs, self._process))
@@ -278,7 +282,14 @@ class LocalInstance:
             taken_at_s=time.time(),
             streams=tuple(self._stream_rows()),
             notes=tuple(self.notes),
+            tls=self._tls_row(),
         )
+
+    def _tls_row(self) -> TlsRow | None:
+        served = None if self._plan is None else self._plan.tls
+        if served is None:
+            return None
+        return TlsRow(str(served.ca_file or ""), served.tls.server_name)
 
     def _stream_rows(self) -> Iterator[StreamRow]:
         assert self._plan is not None, "there are no rows before the start"

@@ -8,6 +8,7 @@ from typing import Any, Final
 from iggy_operator.decide.connectors import job_fields
 from iggy_operator.launchers.secrets import CHECKPOINT_STORE, block_name, mounted, with_folders
 from iggy_operator.resources import Connector
+from iggykube.local.certificate import LocalTls
 from iggykube.local.folders import Folders, Ports
 
 PATH_TYPES: Final = ("Delta", "Files")
@@ -19,15 +20,21 @@ PASSWORD_VARIABLE: Final = "IGGY_PASSWORD"
 
 
 def job_file(
-    connector: Connector, stream: str, topic: str, folders: Folders, ports: Ports
+    connector: Connector,
+    stream: str,
+    topic: str,
+    folders: Folders,
+    ports: Ports,
+    tls: LocalTls | None = None,
 ) -> dict[str, Any]:
-    """What the job reads. `stream` and `topic` by the broker's names."""
+    """What the job reads. `stream` and `topic` by the broker's names, `tls`: how it is met."""
     return {
         "name": str(connector.key),
         "broker": {
             "address": ports.address,
             "usernameEnv": USERNAME_VARIABLE,
             "passwordEnv": PASSWORD_VARIABLE,
+            **({} if tls is None else {"tls": tls.job_fields}),
         },
         "stream": stream,
         "topic": topic,

@@ -14,6 +14,7 @@ from iggykube.local.broker_settings import (
     named_secrets,
     restore_plan,
 )
+from iggykube.local.certificate import LocalTls, local_tls
 from iggykube.local.folders import ROOT_USERNAME, Folders, Ports
 from iggykube.local.jobs import job_file
 from iggykube.local.places import connector_places, own_connectors
@@ -63,6 +64,8 @@ class LocalPlan:
     """Those that the broker, sinks and sources name: they become folders."""
     restore: RestorePlan | None = None
     """What an empty broker's directory is filled from."""
+    tls: LocalTls | None = None
+    """How the broker is spoken to; None: in plain text."""
 
     @property
     def jobs(self) -> tuple[JobPlan, ...]:
@@ -70,17 +73,23 @@ class LocalPlan:
         return tuple(job for topic in self.topics for job in topic.jobs)
 
 
-def make_plan(resources: Resources, folders: Folders, ports: Ports) -> LocalPlan:
-    """What to run for these resources. Raises DocumentErrors for what cannot run here."""
+def make_plan(
+    resources: Resources, folders: Folders, ports: Ports, *, running: LocalPlan | None = None
+) -> LocalPlan:
+    """What to run for these resources. Raises DocumentErrors for what cannot run here.
+
+    `running`: the plan of the broker that runs. It is spoken to as it was until it starts anew.
+    """
     if problems := all_problems(resources, folders):
         raise DocumentErrors(problems)
+    tls = _tls(resources, folders, running)
     streams = {stream.key: stream for stream in resources.streams}
     topics = []
     for topic in resources.topics:
         own = [item for item in own_connectors(resources) if item.topic == topic.key]
         names = streams[topic.stream].stream_name, topic.topic_name
         jobs = tuple(
-            JobPlan(item, *names, job_file(item, *names, folders, ports))
+            JobPlan(item, *names, job_file(item, *names, folders, ports, tls))
             for item in (*topic.sinks, *topic.sources, *own)
         )
         topics.append(TopicPlan(topic, streams[topic.stream], jobs))
@@ -91,7 +100,16 @@ def make_plan(resources: Resources, folders: Folders, ports: Ports) -> LocalPlan
         notes=tuple(_notes(resources)),
         secrets=tuple(_named_secrets(resources)),
         restore=_restore(resources, folders),
+        tls=tls,
     )
+
+
+def _tls(resources: Resources, folders: Folders, running: LocalPlan | None) -> LocalTls | None:
+    wanted = local_tls(resources, folders)
+    if running is None:
+        return wanted
+    is_same = wanted is not None and running.tls is not None and wanted.folder == running.tls.folder
+    return wanted if is_same else running.tls
 
 
 def broker_variables(folders: Folders, ports: Ports, password: str) -> dict[str, str]:
@@ -105,7 +123,7 @@ def broker_variables(folders: Folders, ports: Ports, password: str) -> dict[str,
         "IGGY_MONITORING_ADDRESS": ports.monitoring_address,
         # The profile Balanced of a topic promises a second.
         "IGGY_SYSTEM_PARTITION_MESSAGE_SAVER_INTERVAL": "1 s",
-        # Their ports are fixed, and instances run side by side; `spec.config` turns them on.
+        # Their ports are fixed, and instances run side by side; `listeners` turns them on.
         "IGGY_WEBSOCKET_ENABLED": "false",
         "IGGY_QUIC_ENABLED": "false",
         # An unknown key of `spec.config` ends the start: a warning in a log would go unseen.

@@ -106,6 +106,15 @@ class StreamRow(msgspec.Struct, frozen=True):
     topics: tuple[TopicRow, ...] = ()
 
 
+class TlsRow(msgspec.Struct, frozen=True):
+    """How clients make sure of the broker."""
+
+    ca_file: str = ""
+    """Empty: by what the system trusts."""
+    server_name: str = ""
+    """What its certificate is for; empty: the host of its address."""
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """A local instance at one moment."""
 
@@ -116,6 +125,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     taken_at_s: float
     streams: tuple[StreamRow, ...] = ()
     notes: tuple[str, ...] = ()
+    tls: TlsRow | None = None
+    """None: the broker speaks plain text."""
 
     @property
     def topics(self) -> tuple[TopicRow, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from iggy_operator.desired import broker_config
+from iggy_operator.desired import broker_config, transports
 from iggy_operator.desired.archive import claim_wishes
 from iggy_operator.desired.broker_names import (
     ARCHIVE_VOLUME,
@@ -86,6 +86,7 @@ def _config_map(broker: Broker, names: BrokerNames, family: Family) -> Manifest:
 def _client_service(broker: Broker, names: BrokerNames, family: Family) -> Manifest:
     listeners = broker.spec["listeners"]
     annotations = listeners.get("serviceAnnotations", {})
+    tcp, *others = transports.service_ports(broker)
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -93,10 +94,7 @@ def _client_service(broker: Broker, names: BrokerNames, family: Family) -> Manif
         "spec": {
             "type": listeners["serviceType"],
             "selector": selector(family),
-            "ports": [
-                {**_port("tcp", listeners["tcpPort"]), **_chosen(listeners, "nodePort")},
-                _port("http", listeners["httpPort"]),
-            ],
+            "ports": [{**tcp, **_chosen(listeners, "nodePort")}, *others],
             **_chosen(listeners, "externalTrafficPolicy", "loadBalancerClass", "loadBalancerIP"),
             **_source_ranges(listeners),
         },
@@ -126,16 +124,12 @@ def _headless_service(names: BrokerNames, family: Family) -> Manifest:
             "publishNotReadyAddresses": True,
             "selector": selector(family),
             "ports": [
-                _port("tcp", broker_config.TCP_PORT),
-                _port("http", broker_config.HTTP_PORT),
-                _port("monitoring", broker_config.MONITORING_PORT),
+                transports.service_port("tcp", transports.TCP_PORT),
+                transports.service_port("http", transports.HTTP_PORT),
+                transports.service_port("monitoring", transports.MONITORING_PORT),
             ],
         },
     }
-
-
-def _port(name: str, number: int) -> Manifest:
-    return {"name": name, "port": number, "targetPort": name, "protocol": "TCP"}
 
 
 def _stateful_set(
@@ -199,10 +193,7 @@ def _network_policy(
             "podSelector": {"matchLabels": selector(family)},
             "policyTypes": ["Ingress"],
             "ingress": [
-                {
-                    "from": clients,
-                    "ports": [{"port": name, "protocol": "TCP"} for name in ("tcp", "http")],
-                },
+                {"from": clients, "ports": transports.client_ports(broker)},
                 # Prometheus may live in any namespace; there is no message data on this port.
                 {
                     "from": [{"namespaceSelector": {}}],

@@ -9,13 +9,15 @@ from iggy_operator import units
 from iggy_operator.desired.archive import archive_problems, archiver_settings
 from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.desired.encryption import encryption_settings
+from iggy_operator.desired.transports import (
+    HTTP_PORT,
+    MONITORING_PORT,
+    TCP_PORT,
+    own_keys,
+    transport_settings,
+)
 from iggy_operator.resources import Broker
 
-TCP_PORT: Final = 8090
-"""Inside the pod. Clients meet `listeners.tcpPort`, so that changing it restarts nothing."""
-HTTP_PORT: Final = 3000
-"""Inside the pod, as the other; clients meet `listeners.httpPort`."""
-MONITORING_PORT: Final = 9099
 DATA_PATH: Final = "/var/lib/iggy"
 DATA_FOLDER: Final = f"{DATA_PATH}/data"
 """A folder of its own: the root of a volume may hold `lost+found`, which is not ours."""
@@ -35,7 +37,7 @@ _OWN: Final = (
 _DEFAULTS: Final = {
     # The profile Balanced of a topic promises a second.
     "IGGY_SYSTEM_PARTITION_MESSAGE_SAVER_INTERVAL": "1 s",
-    # No Service leads there.
+    # No Service leads there, unless `listeners` has a port.
     "IGGY_WEBSOCKET_ENABLED": "false",
     "IGGY_QUIC_ENABLED": "false",
 }
@@ -49,14 +51,16 @@ def settings(broker: Broker) -> dict[str, str]:
     """What the operator sets, by environment variable."""
     grace_s = broker.spec.get("podTemplate", {}).get("terminationGracePeriodSeconds", GRACE_S)
     advertised = broker.spec["listeners"].get("advertisedAddress")
-    further = further_settings(broker)
+    transports = transport_settings(broker)
+    given = {*further_settings(broker), *transports}
     return {
         **({"IGGY_TCP_ADVERTISED_ADDRESS": advertised} if advertised else {}),
         "IGGY_SYSTEM_PATH": DATA_FOLDER,
         "IGGY_TCP_ADDRESS": f"0.0.0.0:{TCP_PORT}",
         "IGGY_HTTP_ADDRESS": f"0.0.0.0:{HTTP_PORT}",
         "IGGY_MONITORING_ADDRESS": f"0.0.0.0:{MONITORING_PORT}",
-        **{name: value for name, value in _DEFAULTS.items() if name not in further},
+        **{name: value for name, value in _DEFAULTS.items() if name not in given},
+        **transports,
         "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": str(shards_count(broker)),
         "IGGY_SYSTEM_SHARDING_SHUTDOWN_DRAIN_TIMEOUT": f"{max(1, grace_s - STOP_REST_S)} s",
         # An unknown key of `spec.config` ends the start: a warning in a log would go unseen.
@@ -68,10 +72,11 @@ def settings(broker: Broker) -> dict[str, str]:
 
 def further_settings(broker: Broker) -> dict[str, str]:
     """What `spec.config` adds, by environment variable. Same names as in local mode."""
+    own = own_keys(broker)
     return {
         _PREFIX + key.upper().replace(".", "_"): value
         for key, value in sorted(broker.config.items())
-        if not _key_problem(key)
+        if not _key_problem(key, (*_OWN, *own))
     }
 
 
@@ -94,24 +99,29 @@ def problems(broker: Broker) -> tuple[str, ...]:
     """
     spec = broker.spec
     template = spec.get("podTemplate", {})
+    own = own_keys(broker)
     return (
         *_unsupported(spec),
         *archive_problems(broker),
         *_name_problems(broker),
-        *filter(None, map(_key_problem, sorted(broker.config))),
+        *filter(None, (_key_problem(key, (*_OWN, *own)) for key in sorted(broker.config))),
         *_same_settings(broker.config),
         *_quantity_problems(spec.get("resources", {})),
-        *_environment_problems(template),
+        *_environment_problems(template, own),
         *_security_problems(template),
     )
+
+
+def transport_problems(broker: Broker) -> tuple[str, ...]:
+    """Settings in `spec.config` that `listeners` has fields for."""
+    own = own_keys(broker)
+    return tuple(filter(None, (_key_problem(key, own) for key in sorted(broker.config))))
 
 
 def _unsupported(spec: Mapping[str, Any]) -> Iterator[str]:
     """What this version of the broker does not do. Never silently less than was asked for."""
     if spec["shards"]["pinCores"]:
         yield "shards.pinCores: this version does not tie shards to cores: set it to false"
-    if "tls" in spec["listeners"]:
-        yield "listeners.tls: this version does not encrypt: leave it out, or put a proxy in front"
     for cidr in spec["listeners"].get("sourceRanges", ()):
         try:
             ipaddress.ip_network(cidr)
@@ -130,10 +140,10 @@ def _plain(key: str) -> str:
     return key.lower().replace(".", "_").removeprefix("system_")
 
 
-def _key_problem(key: str) -> str:
+def _key_problem(key: str, own: tuple[str, ...]) -> str:
     if not _KEY.fullmatch(key):
         return f"config: {key!r} is no key: write lower-case words joined by dots"
-    if _plain(key).startswith(_OWN):
+    if _plain(key).startswith(own):
         fields = "storage, shards, listeners, archiver, encryption"
         return f"config: {key} is set by the operator: remove it (see {fields})"
     return ""
@@ -154,10 +164,11 @@ def _quantity_problems(resources: Mapping[str, Mapping[str, str]]) -> Iterator[s
                 yield f"resources.{part}.{name}: {text!r} is no quantity, such as 500m or 2Gi"
 
 
-def _environment_problems(template: Mapping[str, Any]) -> Iterator[str]:
+def _environment_problems(template: Mapping[str, Any], own: tuple[str, ...]) -> Iterator[str]:
     for entry in template.get("extraEnv", ()):
         name = str(entry.get("name", ""))
-        if name.startswith(_PREFIX) and _plain(name.removeprefix(_PREFIX)).startswith(_OWN):
+        variable = _plain(name.removeprefix(_PREFIX))
+        if name.startswith(_PREFIX) and variable.startswith((*_OWN, *own)):
             yield f"podTemplate.extraEnv: {name} is set by the operator: remove it"
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from iggy_operator.desired import archive, broker_config, staging
-from iggy_operator.desired.broker_config import DATA_PATH, HTTP_PORT, MONITORING_PORT, TCP_PORT
+from iggy_operator.desired import archive, broker_config, staging, transports
+from iggy_operator.desired.broker_config import DATA_PATH
 from iggy_operator.desired.broker_names import DATA_VOLUME, broker_names
 from iggy_operator.desired.encryption import encryption_mounts, encryption_volumes
 from iggy_operator.desired.metadata import Family, Manifest, without_defaults
 from iggy_operator.desired.release import Release
+from iggy_operator.desired.transports import MONITORING_PORT
 from iggy_operator.resources import Broker
 from iggy_operator.schema import schemas
 
@@ -59,9 +60,7 @@ def _asked(broker: Broker) -> object:
     fields = {name: broker.spec[name] for name in RESTARTING if name in broker.spec}
     fields["archiver"] = archive.asked(broker.spec["archiver"])
     asked = without_defaults(fields, node)
-    # Of the listeners the process itself knows no more than this.
-    if advertised := broker.spec["listeners"].get("advertisedAddress"):
-        asked["advertisedAddress"] = advertised
+    asked.update(transports.asked(broker))
     if "restoreFrom" in broker.spec:
         asked.setdefault("restoreFrom", {})  # empty, it still asks for something
     return asked
@@ -73,7 +72,11 @@ def _pod_spec(broker: Broker, template: Mapping[str, Any], release: Release) -> 
     if broker.spec["storage"]["ephemeral"]:
         size = broker.spec["storage"]["size"]
         volumes.append({"name": DATA_VOLUME, "emptyDir": {"sizeLimit": size}})
-    volumes += (*archive.archive_volumes(broker), *encryption_volumes(broker))
+    volumes += (
+        *archive.archive_volumes(broker),
+        *encryption_volumes(broker),
+        *transports.tls_volumes(broker),
+    )
     container = _container(broker, template, release)
     return {
         "serviceAccountName": template.get("serviceAccountName", names.account),
@@ -132,11 +135,7 @@ def _container(broker: Broker, template: Mapping[str, Any], release: Release) ->
         "env": env,
         # Settings of the user only: a container that dies takes over nothing of a new release.
         "envFrom": [{"configMapRef": {"name": names.config}}],
-        "ports": [
-            {"name": "tcp", "containerPort": TCP_PORT, "protocol": "TCP"},
-            {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"},
-            {"name": "monitoring", "containerPort": MONITORING_PORT, "protocol": "TCP"},
-        ],
+        "ports": transports.container_ports(broker),
         **_probes(),
         "securityContext": dict(RESTRICTED),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -145,6 +144,7 @@ def _container(broker: Broker, template: Mapping[str, Any], release: Release) ->
             {"name": "tmp", "mountPath": "/tmp"},
             *archive.archive_mounts(broker),
             *encryption_mounts(broker),
+            *transports.tls_mounts(broker),
         ],
     }
     if resources := broker.spec.get("resources"):

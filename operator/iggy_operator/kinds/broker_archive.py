@@ -17,8 +17,8 @@ from iggy_operator.desired.archive import (
     is_shared,
     restore_login,
 )
-from iggy_operator.desired.broker_config import MONITORING_PORT
 from iggy_operator.desired.encryption import key_names
+from iggy_operator.desired.transports import MONITORING_PORT
 from iggy_operator.figures import PREFIX, ArchiveFigures, FiguresError, archive_figures
 from iggy_operator.kinds import broker_children as children
 from iggy_operator.kinds.archive_report import ArchiveFacts, archives

@@ -23,8 +23,9 @@ from iggy_operator.desired import broker_config
 from iggy_operator.desired.broker import broker_children
 from iggy_operator.desired.broker_names import broker_names
 from iggy_operator.desired.metadata import Manifest, owner_of
-from iggy_operator.kinds import broker_archive, broker_report, root_password
+from iggy_operator.kinds import broker_archive, broker_certificate, broker_report, root_password
 from iggy_operator.kinds import broker_children as children
+from iggy_operator.kinds.broker_certificate import CertificateFacts
 from iggy_operator.kinds.broker_report import Facts
 from iggy_operator.kinds.common import Note, Verdict, World
 from iggy_operator.kinds.restore_report import restored
@@ -64,6 +65,9 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
         raise Blocked(Reason.UNSUPPORTED, "; ".join(problems))
     broker_archive.check_place(world, entry, broker)
     plan = await _planned(world, entry, broker)
+    certificate = await broker_certificate.look(world, broker)
+    running = plan.live.get(ref_of(plan.rollout.manifest))
+    plan = replace(plan, rollout=broker_certificate.held(plan.rollout, running, certificate))
     root = await root_password.prepare(world, entry, may_act=may_act)
     missing = ""
     has_acted = False
@@ -73,13 +77,13 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
         plan = replace(plan, rollout=_left_alone(plan.rollout))
     facts = await _facts(world, entry, plan, has_acted=has_acted)
     if not may_act:
-        facts = _as_it_is(facts, plan.live.get(ref_of(plan.rollout.manifest)))
+        facts = _as_it_is(facts, running)
     service = plan.live.get(Ref("Service", entry.ref.namespace, broker_names(entry.ref.name).base))
     facts = replace(facts, root_secret_name=root.name, missing=missing, service=service)
     serving = facts.pod if broker_report.is_serving(facts) else None
     seen = await broker_archive.look(world, broker, plan.archive, serving)
-    waits_for = None if serving else await broker_archive.waits_for(world, broker)
-    facts = replace(facts, archive=seen, waits_for=waits_for)
+    waits_for = None if serving else await _waits_for(world, facts, certificate)
+    facts = replace(facts, archive=seen, certificate=certificate, waits_for=waits_for)
     notes = _restore_notes(entry, facts)
     # Nobody logs in to a broker that is to be hibernated, also while it is paused and serves on.
     if broker_report.is_serving(facts) and not broker.spec["hibernate"]:
@@ -91,9 +95,18 @@ async def reconcile(world: World, entry: Entry, *, may_act: bool) -> Verdict:
             facts = replace(facts, root_problem=root.problem)
     if not broker_report.is_under_way(facts) and not plan.rollout.is_release:
         world.turns.give_back(entry.ref)
-    conditions = broker_report.conditions_of(facts)
+    conditions = broker_report.conditions_of(facts, entry.value)
     fields = broker_report.fields_of(facts, entry.value, now_s=world.clock.now_s())
     return Verdict(Report(conditions, fields), notes, again_s=broker_report.again_s(facts))
+
+
+async def _waits_for(
+    world: World, facts: Facts, certificate: CertificateFacts | None
+) -> Blocked | None:
+    """A Secret without which the pod cannot start."""
+    if certificate is not None and certificate.stops_a_start(is_first=facts.pod is None):
+        return certificate.problem
+    return await broker_archive.waits_for(world, facts.broker)
 
 
 def _restore_notes(entry: Entry, facts: Facts) -> tuple[Note, ...]:
@@ -236,6 +249,8 @@ async def _asked(world: World, entry: Entry, facts: Facts) -> Facts:
         text = f"{error}; Secret {facts.root_secret_name} must hold what the volume knows as root's"
         told = Blocked(Reason.UNAUTHORIZED, text, again_s=trouble(error).again_s)
     except BrokerError as error:
+        # Another certificate, or none any more: how it is trusted may not fit.
+        world.brokers.distrust(entry.ref)
         told = trouble(error)
     return replace(facts, trouble=told)
 

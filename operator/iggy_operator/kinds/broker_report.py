@@ -23,10 +23,16 @@ from iggy_operator.desired.broker_config import shards_count
 from iggy_operator.desired.broker_pod import CONTAINER
 from iggy_operator.desired.metadata import RELEASE_HASH
 from iggy_operator.desired.staging import Change, change
+from iggy_operator.desired.transports import further, served_secret, tls_secret
 from iggy_operator.kinds.archive_report import (
     ArchiveFacts,
     archive_condition,
     archive_fields,
+)
+from iggy_operator.kinds.broker_certificate import (
+    CertificateFacts,
+    certificate_condition,
+    certificate_fields,
 )
 from iggy_operator.kinds.common import IMPORTED_S
 from iggy_operator.kinds.restore_report import restore_trouble, restored
@@ -65,6 +71,8 @@ class Facts:
     """Why root's password is not what is asked for."""
     archive: ArchiveFacts | None = None
     """None: nobody has looked."""
+    certificate: CertificateFacts | None = None
+    """None: nothing is encrypted."""
     waits_for: Blocked | None = None
     """A Secret without which the pod cannot start."""
 
@@ -111,15 +119,17 @@ def again_s(facts: Facts) -> float | None:
         return PROGRESS_S
     if facts.archive is not None and facts.archive.place is not None:
         return IMPORTED_S
-    return IMPORTED_S if "rootCredentialsSecretName" in facts.broker.spec else None
+    if facts.certificate is not None or "rootCredentialsSecretName" in facts.broker.spec:
+        return IMPORTED_S
+    return None
 
 
-def conditions_of(facts: Facts) -> tuple[Condition, ...]:
-    """All conditions of a managed broker."""
-    return tuple(_conditions(facts))
+def conditions_of(facts: Facts, value: Object) -> tuple[Condition, ...]:
+    """All conditions of a managed broker; `value` is its object."""
+    return tuple(_conditions(facts, value))
 
 
-def _conditions(facts: Facts) -> Iterator[Condition]:
+def _conditions(facts: Facts, value: Object) -> Iterator[Condition]:
     if (ready := _ready(facts)) is not None:
         yield ready
     step = _step(facts)
@@ -129,6 +139,8 @@ def _conditions(facts: Facts) -> Iterator[Condition]:
     yield _config_applied(facts)
     if facts.archive is not None:
         yield archive_condition(facts.archive, facts.pod, rests=_rests(facts))
+    if (told_of_it := certificate_condition(facts.certificate, value)) is not None:
+        yield told_of_it
     if facts.root_problem is not None:
         told = facts.root_problem
         yield condition(CREDENTIALS_READY, False, told.reason, told.message)
@@ -187,7 +199,12 @@ def _nobody_outside(broker: Broker) -> str:
 
 
 def _endpoints(facts: Facts) -> dict[str, str]:
-    fields = {"tcp": managed_address(facts.broker)}
+    tcp, listeners = managed_address(facts.broker), facts.broker.spec["listeners"]
+    host = tcp.rpartition(":")[0]
+    secret = tls_secret(facts.broker) if facts.pod is None else served_secret(facts.pod["spec"])
+    scheme = "https" if secret else "http"
+    fields = {"tcp": tcp, "http": f"{scheme}://{host}:{listeners['httpPort']}"}
+    fields |= {name: f"{host}:{listeners[f'{name}Port']}" for name in further(facts.broker)}
     if external := _external(facts.broker, facts.service):
         fields["external"] = external
     return fields
@@ -280,6 +297,7 @@ def fields_of(facts: Facts, value: Object, *, now_s: float) -> dict[str, Any]:
     }
     if facts.stats is not None:
         fields |= stats_fields(facts.stats, facts.users_count)
+    fields["certificate"] = certificate_fields(facts.certificate)
     if facts.archive is not None:
         fields |= archive_fields(facts.archive)
     if (back := restored(facts.pod)) is not None:
