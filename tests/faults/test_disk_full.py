@@ -13,6 +13,7 @@ import pytest
 
 from broker_process import BrokerProcess, wait_for_exit
 from full_disk import NO_ROOM, NO_ROOM_FOR_AN_OFFSET, make_topic, send_until_taken
+from http_client import http_client, sending
 from iggy_client.client import Client
 from iggy_client.errors import ClientError
 from iggy_wire.batch import Message
@@ -21,6 +22,7 @@ from small_disk import BrokerOnSmallDisk, SmallDisk, small_disk, wait_until
 from stored import FIRST, read_all
 
 M = Message(b"m")
+TOPICS = "/streams/s/topics"
 
 
 @pytest.fixture
@@ -30,8 +32,11 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, disk: SmallDisk) -> Iterator[BrokerOnSmallDisk]:
-    broker = BrokerOnSmallDisk(tmp_path, disk)
+def broker(
+    tmp_path: Path, disk: SmallDisk, request: pytest.FixtureRequest
+) -> Iterator[BrokerOnSmallDisk]:
+    transports = getattr(request, "param", ())
+    broker = BrokerOnSmallDisk(tmp_path, disk, transports=transports)
     broker.monitoring = True
     broker.start()
     try:
@@ -55,6 +60,16 @@ def send_until_refused(
             return sent
         assert confirmed.base_offset == first + sent
         sent += 1
+
+
+def refused_over_http(broker: BrokerOnSmallDisk) -> int:
+    """The number of the refusal of a send that is too large for what is left, and not seen."""
+    with http_client(broker) as http:
+        before = http.get(f"{TOPICS}/big")["messages_count"]
+        answer = http.ask("POST", f"{TOPICS}/big/messages", sending(bytes(1 << 20)))
+        assert answer.status == 400
+        assert http.get(f"{TOPICS}/big")["messages_count"] == before
+        return answer.error[1]
 
 
 def metrics(broker: BrokerOnSmallDisk) -> dict[str, float]:
@@ -97,6 +112,7 @@ def test_topics_made_on_a_full_disk_are_refused_or_work_later(
         assert all(read_all(client, "s", topic) == [b"late"] for topic in made)
 
 
+@pytest.mark.parametrize("broker", [["http"]], ids=["http"], indirect=True)
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_full_disk_costs_nothing_but_the_refused_sends(
     broker: BrokerOnSmallDisk, disk: SmallDisk, how: str
@@ -111,6 +127,7 @@ def test_a_full_disk_costs_nothing_but_the_refused_sends(
         assert sent > 400, "most of 64 MiB"
         assert send_until_refused(client, "big", payload_bytes=1 << 20, first=sent) == 0
         assert len(read_all(client, "s", "big")) == sent
+    assert refused_over_http(broker) in NO_ROOM
     assert metrics(broker)["iggy_disk_free_bytes"] == 0
     refused = 'iggy_refusals_total{code="cannot_append_message"}'
     wait_until(lambda: metrics(broker).get(refused, 0) >= 2)
@@ -130,12 +147,17 @@ def test_a_full_disk_costs_nothing_but_the_refused_sends(
         assert no_room.value.code in NO_ROOM
         client.store_offset("c", "s", "small", 0, 7)
 
-        client.purge_topic("s", "big")
+        assert refused_over_http(broker) in NO_ROOM
+        with http_client(broker) as http:
+            found = http.payloads(f"{TOPICS}/small", "count=100")
+            assert found == [b"small %d" % number for number in range(10)]
+            assert http.ask("DELETE", f"{TOPICS}/big/purge").status == 204
 
         assert send_until_taken(client, "big", b"again") == 0
         assert send_until_taken(client, "small", b"more") == 10
         disk.fill()
-        client.delete_topic("s", "big")
+        with http_client(broker) as http:
+            assert http.ask("DELETE", f"{TOPICS}/big").status == 204
         wait_until(lambda: disk.free_bytes > 0, say=broker.text)
         stored = client.get_offset("c", "s", "small", 0)
         assert stored is not None and stored.stored_offset == 7

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
 
 from broker_process import BrokerProcess
+from http_client import http_client
 from iggy_client.client import Client
 from iggy_client.errors import LinkError
 from iggy_wire.batch import messages
@@ -22,6 +24,8 @@ SEGMENT_BYTES = 1 << 20
 PRODUCERS = 8
 PAYLOAD_BYTES = 100_000
 CLEAN_S = 0.1
+HTTP_PRODUCERS = 2  # of them, where HTTP is on
+EACH_MESSAGE = {"messages_required_to_save": "1", "enforce_fsync": "true"}  # is synced
 
 
 def new_broker(folder: Path, **settings: str) -> BrokerProcess:
@@ -95,6 +99,7 @@ class Traffic:
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
+        self.over_http = HTTP_PRODUCERS if broker.ports else 0
         self.acknowledged: dict[int, bytes] = {}  # beginnings of payloads, by offset
         self.read = 0  # so many, from offset 0 on
         self.is_over = False
@@ -104,6 +109,14 @@ class Traffic:
             for number in itertools.count():
                 label = f"{producer}/{number}/".encode()
                 offset = send(client, "s", "t", label.ljust(PAYLOAD_BYTES, b"."))
+                assert self.acknowledged.setdefault(offset, label) == label
+
+    def produce_over_http(self, producer: int) -> None:
+        with http_client(self.broker) as http:
+            for number in itertools.count():
+                label = f"{producer}/{number}/".encode()
+                sent = http.send("/streams/s/topics/t", label.ljust(PAYLOAD_BYTES, b"."))
+                offset = sent["confirmations"][0]["base_offset"]
                 assert self.acknowledged.setdefault(offset, label) == label
 
     def consume(self) -> None:
@@ -123,12 +136,15 @@ class Traffic:
     def until_killed(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except (LinkError, OSError):
+        except (LinkError, OSError, HTTPException):
             assert self.is_over
 
     def run(self, is_enough: Callable[[], bool]) -> None:
         with ThreadPoolExecutor(PRODUCERS + 2) as pool:
-            parts = [partial(self.produce, number) for number in range(PRODUCERS)]
+            parts = [
+                partial(self.produce_over_http if n < self.over_http else self.produce, n)
+                for n in range(PRODUCERS)
+            ]
             works = [
                 pool.submit(self.until_killed, part) for part in (*parts, self.consume, self.clean)
             ]
@@ -143,9 +159,8 @@ class Traffic:
 
 
 def roll_and_delete(
-    folder: Path, is_enough: Callable[[Traffic], bool], measured: Callable[[str], None]
+    broker: BrokerProcess, is_enough: Callable[[Traffic], bool], measured: Callable[[str], None]
 ) -> None:
-    broker = new_broker(folder, messages_required_to_save="1", enforce_fsync="true")
     try:
         broker.start()
         with broker.client() as client:
@@ -191,7 +206,8 @@ def assert_whole(broker: BrokerProcess, traffic: Traffic) -> None:
 def test_segments_change_while_they_are_synced_and_deleted(
     tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
-    roll_and_delete(tmp_path, lambda traffic: traffic.read > 1000, measured)
+    broker = new_broker(tmp_path, **EACH_MESSAGE)
+    roll_and_delete(broker, lambda traffic: traffic.read > 1000, measured)
 
 
 @pytest.mark.long
@@ -200,4 +216,6 @@ def test_three_minutes_of_segments_that_change(
     tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
     end_s = time.monotonic() + 180
-    roll_and_delete(tmp_path, lambda traffic: time.monotonic() > end_s, measured)
+    broker = new_broker(tmp_path, **EACH_MESSAGE)
+    broker.ports["http"] = 0
+    roll_and_delete(broker, lambda traffic: time.monotonic() > end_s, measured)

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -153,9 +153,10 @@ class BrokerOnSmallDisk(BrokerProcess):
         *,
         shards: int = 2,
         settings: Mapping[str, str] | None = None,
+        transports: Collection[str] = (),
     ) -> None:
-        data = {"IGGY_SYSTEM_PATH": str(disk.inside / "data")}
-        super().__init__(folder, shards=shards, settings=data | dict(settings or {}))
+        data = {"IGGY_SYSTEM_PATH": str(disk.inside / "data")} | dict(settings or {})
+        super().__init__(folder, shards=shards, settings=data, transports=transports)
         self.data = disk.outside / "data"
         self.wrapper = disk.enter
 
@@ -173,6 +174,8 @@ class BrokerOnSmallDisk(BrokerProcess):
         wait_until(is_ready, START_S, self.text)
         self.tcp_port = int(str(ready[0]["tcp"]).rpartition(":")[2])
         self.monitoring_port = int(str(ready[0].get("monitoring", ":0")).rpartition(":")[2])
+        for name in self.ports:
+            self.ports[name] = int(str(ready[0][name]).rpartition(":")[2])
         return self
 
 
