@@ -41,15 +41,15 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the broker is and how to get in. `servers` are tried in order."""
+    """Where the broker is and how to get in. `servers` are tried in order; None: nobody logs in."""
 
     servers: tuple[str, ...]
-    login: Login
+    login: Login | None
     timeout_s: float = TIMEOUT_S
     tls: Tls | None = None
 
     def connect(self) -> Client:
-        """A client that is logged in. Raises BrokerProblem."""
+        """A client that is logged in, if there is a login. Raises BrokerProblem."""
         unreachable = ""
         for server in self.servers:
             try:
@@ -63,6 +63,8 @@ class Target:
     def _connect(self, server: str) -> Client:
         client = Client(server, timeout_s=self.timeout_s, tls=self.tls)
         try:
+            if self.login is None:
+                return client
             if self.login.token:
                 client.login_with_token(self.login.token)
             else:
@@ -150,7 +152,7 @@ class TargetOptions(msgspec.Struct, frozen=True):
     timeout_s: float
     data: Path
 
-    def target(self) -> Target:
+    def target(self, *, needs_login: bool = True) -> Target:
         """Where these options lead. Raises click.UsageError, and LocalError without an instance."""
         if not self.tls and (self.ca or self.server_name):
             raise click.UsageError(f"{'--ca' if self.ca else '--server-name'} needs --tls")
@@ -167,7 +169,7 @@ class TargetOptions(msgspec.Struct, frozen=True):
             login = login or Login(username, password)
             return Target((snapshot.address,), login, self.timeout_s, tls_of(snapshot))
         login = self._given_login() or _environment_login()
-        if login is None:
+        if login is None and needs_login:
             fix = "give --username and --password-file, or --token-file"
             raise click.UsageError(f"--servers needs a login: {fix}")
         return Target(self.servers, login, self.timeout_s, self._tls())

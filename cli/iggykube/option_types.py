@@ -96,8 +96,9 @@ def parse_servers(text: str) -> tuple[str, ...]:
     servers = tuple(part.strip() for part in text.split(","))
     for server in servers:
         host, colon, port = server.rpartition(":")
-        if not (colon and host and re.fullmatch(r"[0-9]{1,5}", port)):
-            raise ValueError("must be HOST:PORT, such as 127.0.0.1:8090")
+        # With a transport in front it is no address: all that is spoken here is TCP.
+        if not (colon and host and re.fullmatch(r"[0-9]{1,5}", port)) or "/" in host:
+            raise ValueError("must be HOST:PORT of TCP, such as 127.0.0.1:8090")
         if not 1 <= int(port) <= PORT_MAX:
             raise ValueError(f"must have a port from 1 to {PORT_MAX}")
     if len(servers) > SERVERS_MAX:

@@ -21,6 +21,9 @@ CONSUME = ["consume", "shop", "orders"]
 # Nobody listens there: whoever connected would end with another code.
 LOGIN = ["--servers", "127.0.0.1:1", "--username", "u"]
 
+CREATE = ["topic", "create", "shop", "orders", *LOGIN]
+SET = ["offset", "set", "shop", "orders", "0", *LOGIN]
+
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +92,24 @@ WRONG = [
     (["sink", "list", "--output", "xml"], ["'--output'", "'xml'"]),
     (["completion", "tcsh"], ["'tcsh'", "'bash'"]),
     (["publish"], ["'publish'", "produce"]),
+    (["ping", "--servers", "quic://h:1"], ["'--servers'", "quic://h:1"]),
+    (["stats", "--servers", "h:0", "--username", "u"], ["'--servers'", "h:0", "1 to 65535"]),
+    (["stream", "create", "", *LOGIN], ["'STREAM'", "''", "1 to 255 bytes"]),
+    (["stream", "rename", "shop", "x" * 256, *LOGIN], ["'NAME'", "1 to 255 bytes"]),
+    ([*CREATE, "--partitions", "-1"], ["'--partitions'", "-1"]),
+    ([*CREATE, "--partitions", "0"], ["'--partitions'", "0"]),
+    ([*CREATE, "--expiry", "1 fortnight"], ["'--expiry'", "1 fortnight", "such as 7d"]),
+    ([*CREATE, "--max-size", "10XB"], ["'--max-size'", "10XB"]),
+    ([*CREATE, "--segment-size", "10XB"], ["'--segment-size'", "10XB"]),
+    ([*CREATE, "--option", "segment_size=-1"], ["'--option'", "segment_size=NUMBER"]),
+    (["topic", "trim", "shop", "orders", "4294967296", "1", *LOGIN], ["'PARTITION'"]),
+    (["group", "create", "shop", "orders", "", *LOGIN], ["'GROUP'", "''"]),
+    ([*SET, "9223372036854775808", "--group", "g"], ["'OFFSET'", "9223372036854775808"]),
+    ([*SET, "0", "--group", ""], ["'--group'", "''"]),
+    ([*SET, "0", "--group-id", "-1"], ["'--group-id'", "-1"]),
+    ([*SET, "0", "--consumer-id", "4294967296"], ["'--consumer-id'", "4294967296"]),
+    (["client", "show", "me", *LOGIN], ["'ID'", "'me'"]),
+    (["token", "create", "t", "--expires", "1 fortnight", *LOGIN], ["'--expires'", "fortnight"]),
 ]
 
 

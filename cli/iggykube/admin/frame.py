@@ -41,10 +41,18 @@ def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
 
     To be put directly above the command. What the broker refuses ends it with one line.
     """
+    return _connected(command, needs_login=True)
 
+
+def with_any_client(command: Callable[..., Any]) -> Callable[..., Any]:
+    """As `with_client`, for what a broker tells everybody: without a login nobody logs in."""
+    return _connected(command, needs_login=False)
+
+
+def _connected(command: Callable[..., Any], *, needs_login: bool) -> Callable[..., Any]:
     @wraps(command)
     def connected(given: TargetOptions, **values: Any) -> Any:
-        with given.target().connect() as client, refusals():
+        with given.target(needs_login=needs_login).connect() as client, refusals():
             return command(client=client, **values)
 
     return output_option(target_options(connected))

@@ -2,29 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
 
 import click
 
 from iggy_client.client import Client
-from iggy_wire.primitives import Consumer
-from iggykube.admin.frame import confirm, done, show_rows, with_client, yes_option
+from iggy_wire.primitives import Consumer, ConsumerKind
+from iggykube.admin.frame import (
+    NotThere,
+    confirm,
+    done,
+    found,
+    show_rows,
+    with_client,
+    yes_option,
+)
 from iggykube.admin.groups import TOPIC, offset_rows
 from iggykube.admin.streams import STREAM
 from iggykube.option_types import NAME, OFFSET_MAX, PARTITION
 
-GROUP_OPTION: Final = click.option("--group", type=NAME, metavar="NAME", help="Of this group.")
-CONSUMER_OPTION: Final = click.option(
-    "--consumer", type=NAME, metavar="NAME", help="Of this consumer, which is in no group."
+_NUMBER: Final = click.IntRange(0, (1 << 32) - 1)
+_OPTIONS: Final = (
+    click.option("--group", type=NAME, metavar="NAME", help="Of this consumer group."),
+    click.option("--group-id", type=_NUMBER, metavar="N", help="Of the group of this number."),
+    click.option(
+        "--consumer",
+        type=NAME,
+        metavar="NAME",
+        help="Of this consumer, which is in no group. A group of its name is another thing.",
+    ),
+    click.option(
+        "--consumer-id",
+        type=_NUMBER,
+        metavar="N",
+        help="Of the consumer of this number, which is in no group.",
+    ),
 )
 
 
-def _consumer(group: str | None, consumer: str | None) -> Consumer:
-    if group is not None and consumer is None:
-        return Consumer.group(group)
-    if consumer is not None and group is None:
-        return Consumer.plain(consumer)
-    raise click.UsageError("give --group or --consumer")
+def _whose(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a consumer or group, of which the command gets one as `who`."""
+
+    @wraps(command)
+    def with_who(
+        group: str | None,
+        group_id: int | None,
+        consumer: str | None,
+        consumer_id: int | None,
+        **values: Any,
+    ) -> Any:
+        groups = [Consumer.group(one) for one in (group, group_id) if one is not None]
+        consumers = [Consumer.plain(one) for one in (consumer, consumer_id) if one is not None]
+        named = groups + consumers
+        if len(named) != 1:
+            raise click.UsageError("give --group or --consumer, or the number of one of them")
+        return command(who=named[0], **values)
+
+    made: Callable[..., Any] = with_who
+    for option in reversed(_OPTIONS):
+        made = option(made)
+    return made
 
 
 @click.group()
@@ -35,14 +74,16 @@ def offset() -> None:
 @offset.command(short_help="What is stored, and the lag.")
 @STREAM
 @TOPIC
-@GROUP_OPTION
-@CONSUMER_OPTION
+@_whose
 @with_client
-def show(
-    stream: str, topic: str, group: str | None, consumer: str | None, client: Client, output: str
-) -> None:
+def show(stream: str, topic: str, who: Consumer, client: Client, output: str) -> None:
     """Show for each partition of TOPIC the offset that is stored, and how many messages wait."""
-    rows = offset_rows(client, stream, topic, _consumer(group, consumer))
+    rows = offset_rows(client, stream, topic, who)
+    if all(row["stored_offset"] is None for row in rows):
+        if who.kind is ConsumerKind.GROUP:
+            found(client.get_group(stream, topic, who.id.value), f"group {who.id.value}")
+        else:
+            raise NotThere(f"consumer {who.id.value} has stored nothing in topic {topic}")
     columns = ("partition", "stored_offset", "end", "lag")
     show_rows(rows, columns, output, name="offsets")
 
@@ -52,8 +93,7 @@ def show(
 @TOPIC
 @click.argument("partition", type=PARTITION)
 @click.argument("value", type=click.IntRange(0, OFFSET_MAX), metavar="OFFSET")
-@GROUP_OPTION
-@CONSUMER_OPTION
+@_whose
 @with_client
 def set_offset(  # noqa: PLR0913 -- one argument per option
     stream: str,
@@ -61,8 +101,7 @@ def set_offset(  # noqa: PLR0913 -- one argument per option
     partition: int,
     value: int,
     *,
-    group: str | None,
-    consumer: str | None,
+    who: Consumer,
     client: Client,
     output: str,
 ) -> None:
@@ -70,9 +109,7 @@ def set_offset(  # noqa: PLR0913 -- one argument per option
 
     Of a group only members may: this command joins it, which moves its partitions for a moment.
     """
-    who = _consumer(group, consumer)
-    if group is not None:
-        client.join_group(stream, topic, group)
+    _join(client, stream, topic, who)
     client.store_offset(who, stream, topic, partition, value)
     row = {"partition": partition, "stored_offset": value}
     done(f"partition {partition} is read up to {value}", row, output)
@@ -82,23 +119,29 @@ def set_offset(  # noqa: PLR0913 -- one argument per option
 @STREAM
 @TOPIC
 @click.argument("partition", type=PARTITION)
-@GROUP_OPTION
-@CONSUMER_OPTION
+@_whose
 @yes_option
 @with_client
 def delete(  # noqa: PLR0913 -- one argument per option
     stream: str,
     topic: str,
     partition: int,
-    group: str | None,
-    consumer: str | None,
     *,
+    who: Consumer,
     yes: bool,
     client: Client,
     output: str,
 ) -> None:
-    """Forget the stored offset of PARTITION: who reads on begins at the oldest message."""
-    who = _consumer(group, consumer)
+    """Forget the stored offset of PARTITION: who reads on begins at the oldest message.
+
+    Of a group only members may: this command joins it, which moves its partitions for a moment.
+    """
     confirm(f"Forget the offset of partition {partition}?", yes=yes)
+    _join(client, stream, topic, who)
     client.delete_offset(who, stream, topic, partition)
     done(f"partition {partition} has no offset now", {"partition": partition}, output)
+
+
+def _join(client: Client, stream: str, topic: str, who: Consumer) -> None:
+    if who.kind is ConsumerKind.GROUP:
+        client.join_group(stream, topic, who.id.value)

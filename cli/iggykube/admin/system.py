@@ -18,6 +18,7 @@ from iggykube.admin.frame import (
     show_json,
     show_rows,
     time_text,
+    with_any_client,
     with_client,
 )
 
@@ -71,9 +72,9 @@ def cluster(client: Client, output: str) -> None:
 
 
 @click.command()
-@with_client
+@with_any_client
 def ping(client: Client, output: str) -> None:
-    """Ask whether the broker answers, and how fast."""
+    """Ask whether the broker answers, and how fast. Needs no login; one that is given is tried."""
     began = time.perf_counter()
     client.ping()
     milliseconds = round((time.perf_counter() - began) * 1000, 3)

@@ -54,6 +54,8 @@ def _row(item: TopicHeader) -> dict[str, Any]:
 def list_topics(stream: str, client: Client, output: str) -> None:
     """List the topics of STREAM that you may see."""
     rows = [_row(item) for item in client.get_topics(stream)]
+    if not rows:  # which is also what is answered about a stream that is missing
+        found(client.get_stream(stream), f"stream {stream}")
     columns = ("id", "name", "partitions", "messages", "size", "expiry", "max_size")
     show_rows(rows, columns, output, name="topics")
 
