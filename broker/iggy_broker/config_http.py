@@ -256,6 +256,9 @@ class Http(Section, frozen=True):
             "of a deleted or inactive user gets a 403, tokens die with the broker."
         ),
     ] = False
+    web_ui: Annotated[
+        bool, flag("Serve the web console under /ui; the original has it off, and no files for it.")
+    ] = True
     cors: Cors = Cors()
     jwt: Jwt = Jwt()
     metrics: HttpMetrics = HttpMetrics()

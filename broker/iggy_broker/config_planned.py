@@ -11,7 +11,6 @@ from typing import Final
 _TLS: Final = "enabled self_signed cert_file key_file ca_file"
 
 _NAMES: Final[dict[str, str]] = {
-    "http": "web_ui",
     "consumer_group": "rebalancing_check_interval",
     "telemetry": "enabled service_name",
     "telemetry.logs": "transport endpoint",

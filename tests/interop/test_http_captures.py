@@ -178,7 +178,11 @@ def replaying(broker: BrokerProcess) -> Iterator[Replay]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = {"IGGY_ROOT_PASSWORD": PASSWORD, "IGGY_HTTP_STRICT_COMPAT": "true"}
+    settings = {
+        "IGGY_ROOT_PASSWORD": PASSWORD,
+        "IGGY_HTTP_STRICT_COMPAT": "true",
+        "IGGY_HTTP_WEB_UI": "false",  # the original's default
+    }
     folder = tmp_path_factory.mktemp("captures")
     with running_broker(folder, shards=2, transports=["http"], settings=settings) as running:
         yield running

@@ -10,6 +10,7 @@ from aiohttp.web import BaseRequest, Response
 from iggy_broker.errors import Reject
 from iggy_broker.net.http import bodies
 from iggy_broker.net.http.call import Call
+from iggy_broker.net.http.console.files import Console, is_console
 from iggy_broker.net.http.cors import CorsHeaders
 from iggy_broker.net.http.limits import InFlight
 from iggy_broker.net.http.problems import (
@@ -58,6 +59,8 @@ class App:
         self.openapi = openapi
         self._router = Router(routes)
         self._cors = CorsHeaders(settings.cors)
+        shown = settings.metrics.endpoint if settings.metrics.enabled else None
+        self._console = Console(shown) if settings.web_ui else None
         self._in_flight = InFlight()
         self._reader = BodyReader(self._in_flight, size_bytes_max=settings.max_request_size_bytes)
 
@@ -67,6 +70,8 @@ class App:
         commands.services.counters.http_api_requests_total += 1
         target = request.raw_path if request.raw_path[:1] == "/" else request.rel_url.raw_path_qs
         path, _, query = target.partition("?")
+        if self._console is not None and is_console(path):
+            return self._console_file(request, path)
         try:
             reply = await self._answer(request, path, query)
         except Refusal as refusal:
@@ -78,6 +83,16 @@ class App:
             commands.services.counters.refused(malformed.code)
             reply = problem(malformed.code, malformed.detail)
         return self._response(request, reply, is_viewed=path != _PING)
+
+    def _console_file(self, request: BaseRequest, path: str) -> Response:
+        """A file of the console: without a login, and not for scripts of other origins."""
+        assert self._console is not None, "asked before"
+        known = request.headers.get("If-None-Match", "")
+        reply = self._console.reply(request.method, path, known)
+        headers = [_SERVER, *reply.headers]
+        if reply.content_type:
+            headers.append(("content-type", reply.content_type))
+        return Response(status=reply.status, body=reply.body, headers=headers)
 
     def busy(self, request: BaseRequest, reason: str) -> Response:
         """The answer to whatever is asked while there is too much to do."""
