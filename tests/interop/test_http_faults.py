@@ -304,6 +304,7 @@ def test_what_is_no_http_gets_an_answer_and_no_more(
 ) -> None:
     for sent in (
         b"\x00" * 300, b"GET / HTTP/9.9\r\n\r\n", b"GET\r\n\r\n", b"NONSENSE" * 2000,
+        b"BREW /streams HTTP/1.1\r\nHost: h\r\n\r\n",
         b"GET /ping HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n",
         b"POST /streams HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
         b"POST /streams HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",

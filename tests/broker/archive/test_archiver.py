@@ -359,6 +359,20 @@ def test_what_is_made_anew_or_emptied_gets_a_folder_of_its_own() -> None:
     assert len(topic.whole()) == 4, "found again"
 
 
+@pytest.mark.parametrize("name", ["../../../x", "..", ".", "a/b", "a\\b", "x\0y", "漢" * 85, "foo"])
+def test_a_name_is_in_the_manifest_and_never_in_a_key(name: str) -> None:
+    topic = ArchivedTopic(settings=CONTINUOUS)
+    plain = set(topic.store.objects)
+    topic.change(changes.UpdateStream("s", name))
+    topic.change(changes.UpdateTopic(name, "t", name, make_options({})))
+    topic.fill(segments=1.5)
+    topic.archive()
+
+    assert {(one.stream, one.topic) for one in topic.manifests()} == {(name, name)}
+    keys = topic.store.objects.keys() - plain
+    assert {key.partition("/partitions/")[0] for key in keys} == {"streams/0/topics/0"}
+
+
 def test_what_no_reader_has_passed_is_copied_and_stays() -> None:
     topic = ArchivedTopic(message_expiry=MINUTE_US)
     topic.fill(segments=2.5)
