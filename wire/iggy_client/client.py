@@ -123,6 +123,10 @@ class Client(AccessMethods, MembershipMethods):
         """Close the connection, which ends the session too. May be repeated."""
         self._link.close()
 
+    def trust(self, tls: Tls) -> None:
+        """From the next `reconnect` on; the connection that is open goes on."""
+        self._tls = tls
+
     def reconnect(self) -> None:
         """A new connection and a new session, logged in as before."""
         self.close()

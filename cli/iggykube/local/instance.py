@@ -153,12 +153,15 @@ class LocalInstance:
 
     def _connected(self, plan: LocalPlan) -> Client:
         """A client that is open, as far as its last call has shown."""
+        tls = None if plan.tls is None else plan.tls.tls
         if self._client is None:
-            tls = None if plan.tls is None else plan.tls.tls
             self._client = Client.connect(
                 self.address, self.username, self.password, timeout_s=_CLIENT_S_MAX, tls=tls
             )
-        elif not self._client.is_open:
+            return self._client
+        if tls is not None:
+            self._client.trust(tls)
+        if not self._client.is_open:
             self._client.reconnect()
         return self._client
 
@@ -194,9 +197,6 @@ class LocalInstance:
         assert former is not None, "only what was started is changed"
         plan = make_plan(resources, self.folders, self._running_ports, running=former)
         write_secrets(self.folders, plan.secrets)
-        if plan.tls != former.tls and self._client is not None:
-            self._client.close()
-            self._client = None
         self._apply(plan, resources)
         self._plan = plan
         self.tell(*change_notes(former, plan), *self._jobs.change(plan.jobs, self._process))
