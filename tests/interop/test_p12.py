@@ -261,3 +261,47 @@ def test_an_update_needs_the_permission_of_what_it_changes(
         update = UpdateResource(Scope.STREAM, (stream,), (), _option("name", "mine"))
         answer = other.ask(update)
     assert (answer.code, answer.committed) == (ErrorCode.UNAUTHORIZED, True)
+
+
+def test_a_session_goes_on_on_another_connection(broker: BrokerProcess, admin: Client) -> None:
+    with P12Client(broker.tcp_port) as client:
+        session = LoginReply.decode(client.login().payload).session
+        stream, topic = made_topic(client)
+        client.read(requests.CreateConsumerGroup(stream, topic, "group"))
+        client.read(requests.JoinConsumerGroup(stream, topic, Identifier("group")))
+        made = client.ask(requests.CreateStream(unique("stream")))
+        numbers, secret, mine = client.number, client.secret, client.raw.client
+        last = client.sent
+
+    sync = requests.SyncConsumerGroup(stream, topic, Identifier("group"))
+    for known in (session, 0):
+        with P12Client(broker.tcp_port, client=mine, secret=secret) as client:
+            client.number = numbers
+            assert client.bind(session, secret=bytes(32)).code == ErrorCode.UNAUTHENTICATED
+            assert client.bind(session + 1).code == ErrorCode.UNAUTHENTICATED
+            bound = LoginReply.decode(client.bind(known).payload)
+            assert (bound.user_id, bound.session) == (0, session)
+            client.raw.session = session
+            assert client.read(sync).partitions == (0,)
+            client.sent = last
+            assert client.again() == made
+            numbers = client.number
+    with P12Client(broker.tcp_port, client=mine, secret=secret) as other:
+        other.login()
+        other.read(sync)
+        other.read(requests.Logout())
+    with P12Client(broker.tcp_port, client=mine, secret=secret) as other:
+        assert other.bind(session).code == ErrorCode.UNAUTHENTICATED
+    group = admin.get_group(stream, topic, "group")
+    assert group is not None
+    assert group.group.members_count == 0
+
+
+def test_a_session_ends_with_its_user(broker: BrokerProcess, admin: Client) -> None:
+    admin.create_user(name := unique("user"), "password")
+    with P12Client(broker.tcp_port) as client:
+        session = LoginReply.decode(client.login(name, "password").payload).session
+        secret, mine = client.secret, client.raw.client
+    admin.delete_user(name)
+    with P12Client(broker.tcp_port, client=mine, secret=secret) as client:
+        assert client.bind(session).code == ErrorCode.UNAUTHENTICATED

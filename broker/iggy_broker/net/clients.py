@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from iggy_broker.net.detached import is_bound_by
 from iggy_broker.net.session import Session, Transport
 
 if TYPE_CHECKING:
@@ -67,6 +68,16 @@ class Taken(msgspec.Struct, frozen=True, array_like=True):
     is_late: bool = False  # a later login of the same user is already on its way
     highest: int = 0
     replies: dict[int, tuple[bytes, bytes]] = {}
+    user_id: int = 0
+    user_since_us: int = 0
+
+
+class Bind(msgspec.Struct, frozen=True, array_like=True, tag="bind"):
+    """Give up this session of P12 if you hold it: its client goes on here, and knows its secret."""
+
+    client: bytes
+    number: int  # 0: the client never learned it
+    secret: bytes
 
 
 class ListClients(msgspec.Struct, frozen=True, array_like=True, tag="list_clients"):
@@ -74,7 +85,7 @@ class ListClients(msgspec.Struct, frozen=True, array_like=True, tag="list_client
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_QUESTIONS: Final = msgspec.msgpack.Decoder(TakeOver | ListClients)
+_QUESTIONS: Final = msgspec.msgpack.Decoder(TakeOver | Bind | ListClients)
 _TAKEN: Final = msgspec.msgpack.Decoder(Taken)
 _CLIENTS: Final = msgspec.msgpack.Decoder(list[LoggedIn])
 _NOTHING: Final = Taken()
@@ -158,11 +169,24 @@ class Clients:
             or self._asked.get(client, 0) > number
         )
 
+    async def bind(self, asked: Bind) -> Taken:
+        """Get a session from wherever it is; none if nobody has it, or the secret is wrong.
+
+        Whoever gets it binds it before the next pause, unless it was overtaken by a login.
+        """
+        found = await self._unbind(asked)
+        if found.session:
+            return found
+        answers = await self._links.ask_all(_ENCODER.encode(asked))
+        return next((one for one in map(_TAKEN.decode, answers) if one.session), _NOTHING)
+
     async def answer(self, question: bytes) -> bytes:
         """What another shard is told."""
         asked = _QUESTIONS.decode(question)
         if isinstance(asked, ListClients):
             return _ENCODER.encode(self._mine())
+        if isinstance(asked, Bind):
+            return _ENCODER.encode(await self._unbind(asked))
         return _ENCODER.encode(await self._yield(asked))
 
     async def _find(self, asked: TakeOver, claim: _Claim, before: _Claim | None) -> Taken:
@@ -200,16 +224,42 @@ class Clients:
         return await claim.left()
 
     async def _give_up(self, asked: TakeOver) -> Taken:
-        holder = self._edge.by_client.get(asked.client)
-        if holder is None:
+        session = self._held(asked.client)
+        if session is None:
             return _NOTHING
-        session = holder.session
         if session.user_id != asked.user_id:
             return Taken(is_foreign=True)
-        memory, number = session.memory, session.number
-        self._edge.release(holder)
+        return await self._let_go(session)
+
+    async def _unbind(self, asked: Bind) -> Taken:
+        session = self._held(asked.client)
+        if session is None or not is_bound_by(session, asked.number, asked.secret):
+            return _NOTHING
+        return await self._let_go(session)
+
+    def _held(self, client: bytes) -> Session | None:
+        """The session of a client that is here, with a connection or without."""
+        holder = self._edge.by_client.get(client)
+        return self._edge.detached.find(client) if holder is None else holder.session
+
+    async def _let_go(self, session: Session) -> Taken:
+        """Give up a session, when the change that it is at has its reply."""
+        client, memory, number = session.client, session.memory, session.number
+        user_id, since_us = session.user_id, session.user_since_us
+        assert user_id is not None, "sessions that are held have a user"
+        holder = self._edge.by_client.get(client)
+        if holder is None:
+            self._edge.detached.take(client)
+        else:
+            self._edge.release(holder)
         await memory.settled()
-        return Taken(number, highest=memory.highest, replies=dict(memory.replies))
+        return Taken(
+            number,
+            highest=memory.highest,
+            replies=dict(memory.replies),
+            user_id=user_id,
+            user_since_us=since_us,
+        )
 
     def _mine(self) -> list[LoggedIn]:
         return [

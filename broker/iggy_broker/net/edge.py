@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iggy_broker.logs import event
 from iggy_broker.net.clients import Clients
 from iggy_broker.net.context import Services
+from iggy_broker.net.detached import Detached
 from iggy_broker.net.intake import Landing
 from iggy_broker.net.session import Session, Transport
 from iggy_broker.net.unsent import Unsent
@@ -57,6 +58,7 @@ class Edge:
         "clients",
         "connections",
         "connections_max",
+        "detached",
         "doors",
         "frame_bytes_max",
         "landing",
@@ -88,6 +90,9 @@ class Edge:
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.doors: Doors | None = None  # `shard.py` opens them last
         self.by_client: dict[bytes, Connection] = {}  # logged in, by the client's own id
+        self.detached = Detached(
+            steps_max=SILENT_STEPS_MAX, on_ended=lambda one: self.on_session_ended(one.number)
+        )
         self.clients = Clients(self, links)
         services.clients = self.clients
         # For the groups: a session number is over, or goes on as another one.
@@ -134,7 +139,14 @@ class Edge:
         if connection in self.connections:
             del self.connections[connection]
             counters.count(_OPEN, connection.reached_by.name.lower(), -1)
-        self.end_session(connection)
+        session = connection.session
+        if session.dialect.is_p12 and self.by_client.get(session.client) is connection:
+            # Iggy protocol 0.12: a session outlives its connection.
+            del self.by_client[session.client]
+            counters.sessions = len(self.by_client)
+            self.detached.keep(session)
+        else:
+            self.end_session(connection)
         self._strangers.pop(connection, None)
         counters.connections = len(self.connections)
         counters.publish()
@@ -164,6 +176,7 @@ class Edge:
         user: User,
         number: int,
         dialect: Dialect = P11,
+        bind_secret: bytes = b"",
     ) -> None:
         """Log a connection in. What it was before is over."""
         self.end_session(connection)
@@ -173,6 +186,7 @@ class Edge:
             user_id=user.id,
             user_since_us=user.created_at_us,
             dialect=dialect,
+            bind_secret=bind_secret,
         )
         self._strangers.pop(connection, None)
         connection.resolver.forget()
@@ -207,13 +221,14 @@ class Edge:
     def _arrived(self, connection: Connection) -> None:
         session = connection.session
         is_overtaken = self.clients.is_overtaken(session.client, session.number)
-        if is_overtaken or not self._may_go_on(session):
+        if is_overtaken or not self.may_go_on(session):
             self.end_session(connection)
             return
         self.by_client[session.client] = connection
         self.services.counters.sessions = len(self.by_client)
 
-    def _may_go_on(self, session: Session) -> bool:
+    def may_go_on(self, session: Session) -> bool:
+        """Whether the user of a session is still there and active."""
         user = self.services.replica.state.users.get(session.user_id or 0)
         return user is not None and user.active and user.created_at_us == session.user_since_us
 
@@ -221,15 +236,17 @@ class Edge:
         """End the sessions of users that were deleted or made inactive, as soon as they are."""
         if before.users is after.users:
             return
+        self.detached.end_where(lambda session: not self.may_go_on(session))
         for connection in list(self.by_client.values()):
             session = connection.session
-            if not self._may_go_on(session):
+            if not self.may_go_on(session):
                 told = event("session_revoked", client=session.client_number, user=session.user_id)
                 logger.info("! the user was deleted or made inactive: session ended", extra=told)
                 self.end_session(connection)
 
     def send_away_silent(self) -> None:
         """One heartbeat step: send away members of groups that were silent for too many."""
+        self.detached.step()
         memberships = self.services.replica.state.memberships
         for connection in list(self.by_client.values()):
             session = connection.session

@@ -42,6 +42,7 @@ class Proven(NamedTuple):
     user: User
     by_password: bool  # then a change of the password meanwhile counts; a token outlives it
     dialect: Dialect = P11
+    bind_secret: bytes = b""
 
 
 class Refused(Exception):
@@ -86,11 +87,13 @@ async def _identify(edge: Edge, body: bytes) -> Proven:
         login = decode_login(body)
     except WireError:
         raise Refused(EvictionReason.MALFORMED_LOGIN) from None
-    services = edge.services
+    services, secret = edge.services, b""
+    if isinstance(login, requests_p12.Login | requests_p12.LoginWithToken):
+        secret = login.bind_secret
     if isinstance(login, Login | requests_p12.Login):
         user = await user_of_password(services, login.username, login.password)
-        return Proven(user, by_password=True, dialect=dialect)
-    return Proven(owner_of_token(services, login.token), by_password=False, dialect=dialect)
+        return Proven(user, True, dialect, secret)
+    return Proven(owner_of_token(services, login.token), False, dialect, secret)
 
 
 def owner_of_token(services: Services, token: str) -> User:
@@ -153,7 +156,7 @@ async def _bind_alone(
         if taken.session:
             edge.on_session_ended(taken.session)
         return number
-    edge.bind(connection, client, proven.user, number, proven.dialect)
+    edge.bind(connection, client, proven.user, number, proven.dialect, proven.bind_secret)
     memory = connection.session.memory = ReplyMemory(taken.highest, taken.replies)
     if taken.session:
         # Bound before this pause: who logs in or is deleted meanwhile finds the session.

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from iggy_broker.errors import Deny, Reject
 from iggy_broker.net import dispatch
+from iggy_broker.net.bind_session import bind_session, refused_version
 from iggy_broker.net.context import DONE, Context
 from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS, PartitionCommand
 from iggy_broker.net.login import log_in
 from iggy_broker.net.p12 import check_life
-from iggy_wire.codes import Operation, is_metadata
+from iggy_wire.codes import Command, Operation, is_metadata
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.header import (
     HEADER_BYTES,
@@ -42,9 +43,16 @@ async def serve_request(
         edge.end_session(connection)
         await edge.services.members.session_ended(number)
         return dispatch.reply(context, DONE)
-    if not is_metadata(header.operation):
-        return await _serve_once(edge, context, frame)
-    memory = session.memory
+    if header.operation == Operation.NON_REPLICATED and header.code == Command.BIND_SESSION:
+        return await _bind(edge, connection, context, frame[HEADER_BYTES:])
+    if is_metadata(header.operation):
+        return await _serve_change(edge, context, frame)
+    return await _serve_once(edge, context, frame)
+
+
+async def _serve_change(edge: Edge, context: Context, frame: bytes) -> bytes:
+    """Serve a change of metadata, or repeat what was said when it came first."""
+    header, memory = context.header, context.session.memory
     stored = memory.recall(header)
     if isinstance(stored, ErrorCode):
         return dispatch.refuse(context, Reject(stored, f"request {header.request} is an old retry"))
@@ -62,6 +70,19 @@ async def _log_in(edge: Edge, connection: Connection, context: Context, body: by
     except Deny as busy:
         edge.services.counters.refused(busy.code)
         return dispatch.rejection(context, busy.code)  # an eviction would be final
+
+
+async def _bind(edge: Edge, connection: Connection, context: Context, body: bytes) -> bytes:
+    refused = refused_version(edge, context.header, body)
+    if refused is not None:
+        return refused
+    try:
+        answer = await bind_session(edge, connection, body)
+    except Deny as refusal:
+        return dispatch.refuse(context, refusal)
+    except WireError as malformed:
+        return dispatch.refuse(context, Deny(malformed.code, malformed.detail))
+    return dispatch.reply(context, answer)
 
 
 def _for_retries(context: Context, reply: bytes) -> bytes:

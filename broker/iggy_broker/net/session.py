@@ -108,6 +108,7 @@ class Session:
 
     __slots__ = (
         "address",
+        "bind_secret",
         "client",
         "client_number",
         "dialect",
@@ -131,6 +132,7 @@ class Session:
         self.user_id: int | None = None
         self.user_since_us = 0
         self.dialect = P11  # of the login; before one, all are alike
+        self.bind_secret = b""  # with which a P12 client may go on on another connection
         self.is_plain = False  # logged in with P11: sends and polls need not say more than that
         self.memory = ReplyMemory()
 
@@ -142,6 +144,7 @@ class Session:
         user_id: int,
         user_since_us: int = 0,
         dialect: Dialect = P11,
+        bind_secret: bytes = b"",
     ) -> None:
         """Log in. `user_since_us`: when the user was made, since ids of users are given again."""
         self.client = client
@@ -149,6 +152,7 @@ class Session:
         self.user_id = user_id
         self.user_since_us = user_since_us
         self.dialect = dialect
+        self.bind_secret = bind_secret
         self.is_plain = not dialect.is_p12
 
     def unbind(self) -> None:
@@ -158,6 +162,7 @@ class Session:
         self.user_id = None
         self.user_since_us = 0
         self.dialect = P11
+        self.bind_secret = b""
         self.is_plain = False
         self.memory = ReplyMemory()
 

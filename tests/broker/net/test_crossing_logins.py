@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iggy_broker.net.clients import Clients, ForeignClientError, LateLoginError
-from iggy_broker.net.session import ReplyMemory
+from iggy_broker.net.detached import Detached
+from iggy_broker.net.session import ReplyMemory, Session
 
 CLIENT = bytes(15) + b"\x07"
 SHARDS = 3
@@ -24,6 +25,7 @@ class Shard:
         self.world = world
         self.number = number
         self.by_client: dict[bytes, SimpleNamespace] = {}
+        self.detached = Detached(steps_max=1, on_ended=lambda session: None)
         self.clients = Clients(self, Lines(world, number))  # type: ignore[arg-type]
 
     def release(self, holder: SimpleNamespace) -> None:
@@ -91,9 +93,9 @@ class World:
             return
         assert not self.holders(), "the id is held once"
         memory = ReplyMemory(taken.highest, taken.replies)
-        session = SimpleNamespace(
-            user_id=user_id, number=number, memory=memory, client_number=1, address=""
-        )
+        session = Session(client_number=1, address="")
+        session.bind(client=CLIENT, number=number, user_id=user_id)
+        session.memory = memory
         shard.by_client[CLIENT] = SimpleNamespace(session=session)
         self.bound.append(number)
         self.moved += [taken.session] if taken.session else []
