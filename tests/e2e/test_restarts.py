@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import e2e_tls
 from e2e_broker import (
     BROKER,
     CLAIM,
     POD,
+    STREAM,
     TOPIC,
     broker,
     everything,
@@ -23,6 +26,7 @@ from e2e_broker import (
 from e2e_kubectl import Document, Kubectl
 from e2e_operator import RELEASE, Operator
 from e2e_watch import condition, watching
+from server_certificates import server_secret
 from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -248,6 +252,49 @@ def test_the_claim_outlives_its_broker_and_is_used_again(wishes: Wishes) -> None
     assert kubectl.get("pvc", CLAIM)["metadata"]["uid"] == claim["metadata"]["uid"]
     assert stored(kubectl) == PAYLOADS
     assert condition(kubectl.get("igt", TOPIC), "DataContinuity")["status"] == "True"
+
+
+def test_a_certificate_comes_with_one_restart_and_is_renewed_without(
+    wishes: Wishes, tmp_path: Path
+) -> None:
+    kubectl = wishes.kubectl
+    old, ca_file = kubectl.get("pod", POD), tmp_path / "ca.crt"
+    first, renewed = (server_secret(e2e_tls.host(kubectl)) for _ in range(2))
+    ca_file.write_text(first["ca.crt"])
+
+    # Without its Secret nothing is restarted, and the broker serves on as it did.
+    tls = {"secretName": e2e_tls.SECRET}
+    wishes.change(listeners={"websocketPort": e2e_tls.SCHEMES["iggy+ws"], "tls": tls})
+    wishes.wait_until("CertificateReady", "False", "SecretNotFound")
+    wishes.wait_until("ConfigApplied", "False", "RestartPending")
+    assert e2e_tls.SECRET in wishes.message("ConfigApplied")
+    assert kubectl.get("pod", POD)["metadata"]["uid"] == old["metadata"]["uid"]
+    assert stored(kubectl) == PAYLOADS
+
+    kubectl.apply(e2e_tls.tls_secret(first))
+    look(kubectl, "igb", BROKER)  # Secrets are not watched
+    wishes.wait_for_another(old)
+    wishes.wait_until("CertificateReady", "True", "Synced")
+    served = kubectl.get("pod", POD)
+    for scheme in e2e_tls.SCHEMES:
+        assert e2e_tls.streams(kubectl, root(kubectl), scheme, ca_file) == [STREAM]
+
+    kubectl.apply(e2e_tls.tls_secret(renewed))
+    look(kubectl, "pod", POD)  # the kubelet does at its volumes once a minute
+    for port in e2e_tls.SCHEMES.values():
+        wishes.wait_for(
+            lambda port=port: e2e_tls.shown(kubectl, port) == e2e_tls.der(renewed["tls.crt"]),
+            f"port {port} shows the renewed certificate",
+        )
+    now = kubectl.get("pod", POD)
+    assert now["metadata"]["uid"] == served["metadata"]["uid"]
+    assert now["status"]["containerStatuses"] == served["status"]["containerStatuses"]
+    assert e2e_tls.streams(kubectl, root(kubectl), "iggy+tcp", ca_file) == [STREAM]
+
+
+def look(kubectl: Kubectl, kind: str, name: str) -> None:
+    """Whoever looks at it from time to time does so now, since it has changed."""
+    kubectl("annotate", kind, name, "example.com/look=now", "--overwrite")
 
 
 def stored(kubectl: Kubectl) -> list[bytes]:

@@ -31,7 +31,7 @@ def refused(address: str, error: OSError) -> LinkError:
             f"the certificate of {address} is not accepted: {error.verify_message}: give the "
             "authority that signed it, and the name that it is for"
         )
+    what = error.strerror or str(error) or "it closed the connection"
     return LinkError(
-        f"cannot begin TLS with {address}: {error.strerror or error}: does the server speak TLS "
-        "on this port?"
+        f"cannot begin TLS with {address}: {what}: does the server speak TLS on this port?"
     )
