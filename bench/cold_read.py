@@ -5,20 +5,27 @@
 For an archive in a folder, and for one in a real object store (SeaweedFS) on the same machine: one
 broker, one shard, two topics of so many MB (default 512) in messages of 1,000 B. All of the one is
 on the disk, the other is in the archive but for its last segment. One consumer reads both from the
-start, in turns (default 5 rounds), 1,000 messages a poll, and then 8,000. Blocks that are kept in
-memory are of no use to it: the topic is larger than they may be.
+start, in turns (default 5 rounds), 1,000 messages a poll, then 8,000; at last the official client
+does so, 1,000 a poll. Blocks that are kept in memory are of no use to it: the topic is larger than
+they may be.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
+
+from apache_iggy import Consumer, IggyClient
+from apache_iggy import PollingStrategy as OfficialStrategy
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "support")]
@@ -69,7 +76,7 @@ class Read:
     """Of the broker."""
 
 
-def read(client: Client, server: Server, topic: str, messages: int, count: int) -> Read:
+def read(client: Client, server: Server, topic: str, *, messages: int, count: int) -> Read:
     """Read all."""
     cpu_s, began, offset = server.cpu_s(), time.perf_counter(), 0
     while offset < messages:
@@ -82,6 +89,34 @@ def read(client: Client, server: Server, topic: str, messages: int, count: int) 
     return Read(size_bytes / took_s / 1e6, (server.cpu_s() - cpu_s) / size_bytes * 1e9)
 
 
+def read_official(server: Server, topic: str, *, messages: int, count: int) -> Read:
+    """The same by the official client."""
+
+    async def run() -> float:
+        client = IggyClient(server.address)
+        await client.connect()
+        await client.login_user(USERNAME, PASSWORD)
+        began, offset = time.perf_counter(), 0
+        while offset < messages:
+            polled = await client.poll_messages(
+                "s",
+                topic,
+                consumer=Consumer.Single("reader"),
+                polling_strategy=OfficialStrategy.Offset(offset),
+                count=count,
+                auto_commit=False,
+                partition_id=0,
+            )
+            assert polled[0].offset() == offset
+            offset += len(polled)
+        return time.perf_counter() - began
+
+    cpu_s = server.cpu_s()
+    took_s = asyncio.run(run())
+    size_bytes = messages * MESSAGE_BYTES
+    return Read(size_bytes / took_s / 1e6, (server.cpu_s() - cpu_s) / size_bytes * 1e9)
+
+
 def compare(name: str, server: Server, folder: Path, megabytes: int, rounds: int) -> None:
     """Print one line for each size of polls."""
     batches = megabytes * 1_000_000 // (BATCH * MESSAGE_BYTES)
@@ -91,22 +126,27 @@ def compare(name: str, server: Server, folder: Path, megabytes: int, rounds: int
         fill(client, "cold", batches, max_topic_size=SEGMENT_BYTES)
         wait_until_gone(folder / "data/streams/0/topics/1/partitions/0")
         for count in COUNTS:
-            pairs = []
-            for number in range(rounds + 1):
-                pair = [
-                    read(client, server, topic, batches * BATCH, count)
-                    for topic in ("cold", "local")
-                ]
-                if number:  # the first round warms up
-                    pairs.append(pair)
-            cold, local = (median(pair[side].mb_s for pair in pairs) for side in (0, 1))
-            cpu = [median(pair[side].cpu_s_gb for pair in pairs) for side in (0, 1)]
-            ratio = median(pair[0].mb_s / pair[1].mb_s for pair in pairs)
-            print(
-                f"{name:<8} {count:>5} messages a poll: archive {cold:.0f} MB/s, disk {local:.0f} "
-                f"MB/s, ratio {ratio:.2f}; CPU {cpu[0]:.2f} and {cpu[1]:.2f} s/GB",
-                flush=True,
-            )
+            turn = partial(read, client, server, messages=batches * BATCH, count=count)
+            tell(f"{name:<8} {count:>5} messages a poll", turn, rounds)
+        turn = partial(read_official, server, messages=batches * BATCH, count=COUNTS[0])
+        tell(f"{name:<8} {COUNTS[0]:>5} by the official client", turn, rounds)
+
+
+def tell(what: str, turn: Callable[[str], Read], rounds: int) -> None:
+    """Read both topics in turns, and print medians."""
+    pairs = []
+    for number in range(rounds + 1):
+        pair = [turn(topic) for topic in ("cold", "local")]
+        if number:  # the first round warms up
+            pairs.append(pair)
+    cold, local = (median(pair[side].mb_s for pair in pairs) for side in (0, 1))
+    cpu = [median(pair[side].cpu_s_gb for pair in pairs) for side in (0, 1)]
+    ratio = median(pair[0].mb_s / pair[1].mb_s for pair in pairs)
+    print(
+        f"{what}: archive {cold:.0f} MB/s, disk {local:.0f} MB/s, ratio {ratio:.2f}; "
+        f"CPU {cpu[0]:.2f} and {cpu[1]:.2f} s/GB",
+        flush=True,
+    )
 
 
 def main(megabytes: int = 512, rounds: int = 5) -> None:

@@ -17,31 +17,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from iggy_spark.errors import EXIT_FAILED
-from sink_jobs import LOGIN, PROCESS_S, JobSetup
+from sink_jobs import LOGIN, JobSetup, run_to_death
 
 MOMENTS = ("planned", "sent", "committed", "told")
 
 
-STARTS_MAX = 3  # on a machine that is so busy that Spark waits for its own workers in vain
-
-
 def run(setup: JobSetup, moment: str, batch: int) -> None:
-    """Start such a job, and wait until it has died there. One that has failed before is started
-    again, as whoever runs jobs does.
-    """
-    for _ in range(STARTS_MAX):
-        done = subprocess.run(
+    """Start such a job, and wait until it has died there."""
+    run_to_death(
+        lambda: subprocess.Popen(
             [sys.executable, __file__, str(setup.write()), moment, str(batch)],
             env={**os.environ, **LOGIN, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=PROCESS_S,
-            check=False,
         )
-        if done.returncode != EXIT_FAILED or "failed to connect back" not in done.stderr:
-            break
-    assert done.returncode == -signal.SIGKILL, (done.returncode, done.stdout, done.stderr)
+    )
 
 
 def die() -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from broker_process import PASSWORD, USERNAME
 from iggy_spark import job_file, job_run
+from iggy_spark.errors import EXIT_FAILED
 from iggy_spark.progress import Reporter
 from iggy_spark.stop import Stop
 from lakes import FolderLake, rows_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 LOGIN = {"IGGY_USERNAME": USERNAME, "IGGY_PASSWORD": PASSWORD}
 SCHEMA = "number BIGINT NOT NULL, month INT, delay DOUBLE, at TIMESTAMP"
 PROCESS_S = 400.0  # a Java and a Spark start in it, perhaps on a busy machine
+STARTS_MAX = 3  # on a machine that is so busy
 
 
 def documents(first: int, end: int) -> list[bytes]:
@@ -138,6 +140,20 @@ def kill_while_it_writes(setup: JobSetup, **environ: str) -> int:
             process.kill()
     process.communicate(timeout=PROCESS_S)
     assert process.returncode == -signal.SIGKILL
+    return process.pid
+
+
+def run_to_death(start: Callable[[], subprocess.Popen[str]]) -> int:
+    """Start a job that kills itself by SIGKILL, and wait for that; the number of its process.
+
+    One whose Spark waited in vain for its own workers is started again, as whoever runs jobs does.
+    """
+    for _ in range(STARTS_MAX):
+        process = start()
+        out, told = process.communicate(timeout=PROCESS_S)
+        if process.returncode != EXIT_FAILED or "failed to connect back" not in told:
+            break
+    assert process.returncode == -signal.SIGKILL, (process.returncode, out, told)
     return process.pid
 
 
