@@ -145,6 +145,23 @@ def test_messages_and_offsets_in_their_context(client: P12Client, partition: int
     assert client.ask(read, owned).code == ErrorCode.CONSUMER_GROUP_PARTITION_NOT_OWNED
 
 
+def test_a_send_is_stored_once_however_often_it_comes(
+    client: P12Client, broker: BrokerProcess
+) -> None:
+    stream, topic = made_topic(client, partitions=2)
+    now = PartitionContext(life(client, stream, topic, 1))
+    first = client.ask(sent(stream, topic, 1, b"once"), now)
+    frame = client.sent
+    assert client.again().payload == first.payload
+    with P12Client(broker.tcp_port, client=client.raw.client, secret=client.secret) as other:
+        other.number = client.number
+        other.bind(client.raw.session)
+        other.sent = frame
+        assert other.again().payload == first.payload
+        got = other.read(poll(stream, topic, 1), now)
+    assert [one.payload for one in messages(got.region)] == [b"once"]
+
+
 def test_a_group_reads_what_is_its_own(client: P12Client) -> None:
     stream, topic = made_topic(client)
     now = PartitionContext(life(client, stream, topic))

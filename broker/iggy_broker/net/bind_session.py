@@ -87,7 +87,7 @@ def _session(
         dialect=dialect,
         bind_secret=request.bind_secret,
     )
-    came.memory = ReplyMemory(taken.highest, taken.replies)
+    came.memory = ReplyMemory(taken.highest, taken.replies, taken.sends)
     return came
 
 

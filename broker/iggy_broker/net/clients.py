@@ -68,6 +68,7 @@ class Taken(msgspec.Struct, frozen=True, array_like=True):
     is_late: bool = False  # a later login of the same user is already on its way
     highest: int = 0
     replies: dict[int, tuple[bytes, bytes]] = {}
+    sends: dict[int, bytes] = {}
     user_id: int = 0
     user_since_us: int = 0
 
@@ -257,6 +258,7 @@ class Clients:
             number,
             highest=memory.highest,
             replies=dict(memory.replies),
+            sends=dict(memory.sends),
             user_id=user_id,
             user_since_us=since_us,
         )

@@ -157,7 +157,7 @@ async def _bind_alone(
             edge.on_session_ended(taken.session)
         return number
     edge.bind(connection, client, proven.user, number, proven.dialect, proven.bind_secret)
-    memory = connection.session.memory = ReplyMemory(taken.highest, taken.replies)
+    memory = connection.session.memory = ReplyMemory(taken.highest, taken.replies, taken.sends)
     if taken.session:
         # Bound before this pause: who logs in or is deleted meanwhile finds the session.
         memory.serving = True

@@ -16,7 +16,14 @@ from iggy_broker.net.targets import NOT_NAMED
 from iggy_broker.storage.older import NotHere
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
-from iggy_wire.header import PartitionContext, RequestHeader, stamped
+from iggy_wire.header import (
+    HEADER_BYTES,
+    PartitionContext,
+    ReplyHeader,
+    RequestHeader,
+    encode_reply,
+    stamped,
+)
 
 if TYPE_CHECKING:
     from iggy_broker.net.connection import Connection
@@ -41,6 +48,22 @@ async def serve_p12(
 
 
 async def _send(edge: Edge, connection: Connection, header: RequestHeader, frame: bytes) -> bytes:
+    """Store a batch, or repeat what was said when it came first: on a link that then broke."""
+    memory = connection.session.memory
+    body = memory.recall_send(header.request)
+    if body is not None:
+        return encode_reply(header, body)
+    memory.serving = True
+    try:
+        reply = await _store(edge, connection, header, frame)
+        if not ReplyHeader.decode(reply).status:
+            memory.keep_send(header.request, reply[HEADER_BYTES:])
+    finally:
+        memory.settle()
+    return reply
+
+
+async def _store(edge: Edge, connection: Connection, header: RequestHeader, frame: bytes) -> bytes:
     own = memoryview(bytearray(frame))  # the batch is stamped in place
     start = messages.batch_start(own)
     target = connection.resolver.send_target(own, start)

@@ -11,6 +11,7 @@ import asyncio
 import enum
 from typing import Final
 
+from iggy_broker.errors import Reject
 from iggy_wire.buffer import Buffer
 from iggy_wire.codes import (
     LEGACY_LOGIN_CODES,
@@ -38,6 +39,7 @@ REPLIES_KEPT: Final = (
 )
 
 
+SENDS_KEPT: Final = 256  # per P12 client: so many requests may be on their way when a link breaks
 VERSION_BYTES: Final = 4  # of the protocol version that a login starts with
 BEFORE_LOGIN: Final = frozenset({Command.PING, Command.BIND_SESSION})
 
@@ -54,14 +56,18 @@ class Transport(enum.IntEnum):
 class ReplyMemory:
     """The last replies to changes, so that a retry gets the same bytes and changes nothing."""
 
-    __slots__ = ("_settled", "highest", "replies", "serving")
+    __slots__ = ("_settled", "highest", "replies", "sends", "serving")
 
     def __init__(
-        self, highest: int = 0, replies: dict[int, tuple[bytes, bytes]] | None = None
+        self,
+        highest: int = 0,
+        replies: dict[int, tuple[bytes, bytes]] | None = None,
+        sends: dict[int, bytes] | None = None,
     ) -> None:
         """Nothing seen yet, unless it comes from elsewhere."""
         self.highest = highest
         self.replies = replies or {}  # request → (checksum, reply), oldest first
+        self.sends = sends or {}  # of P12 clients: request → body of the reply, oldest first
         self.serving = False  # a change, of which a connection has one at a time, or its login
         self._settled: asyncio.Event | None = None  # made when somebody waits; sessions are many
 
@@ -76,6 +82,20 @@ class ReplyMemory:
         if header.request_checksum not in (ZERO_16, checksum):
             return ErrorCode.REQUEST_ALREADY_APPLIED
         return reply
+
+    def recall_send(self, request: int) -> bytes | None:
+        """The body of the reply to a send that comes again; REQUEST_TOO_OLD if it is forgotten."""
+        stored = self.sends.get(request)
+        if stored is None and len(self.sends) == SENDS_KEPT and request < next(iter(self.sends)):
+            detail = f"request {request} is older than the last {SENDS_KEPT} sends"
+            raise Reject(ErrorCode.REQUEST_TOO_OLD, detail)
+        return stored
+
+    def keep_send(self, request: int, body: bytes) -> None:
+        """The reply to a send, for its retries; the oldest is forgotten."""
+        self.sends[request] = body
+        if len(self.sends) > SENDS_KEPT:
+            del self.sends[next(iter(self.sends))]
 
     def begin(self, request: int) -> None:
         """A new request is being served."""

@@ -6,7 +6,14 @@ import asyncio
 
 import pytest
 
-from iggy_broker.net.session import REPLIES_KEPT, ReplyMemory, Session, checksum_matches
+from iggy_broker.errors import Reject
+from iggy_broker.net.session import (
+    REPLIES_KEPT,
+    SENDS_KEPT,
+    ReplyMemory,
+    Session,
+    checksum_matches,
+)
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import (
@@ -151,3 +158,15 @@ def test_another_body_under_a_used_number_is_refused() -> None:
     assert memory.recall(unchecked) == b"r"
     assert memory.recall(other) is ErrorCode.REQUEST_ALREADY_APPLIED
     assert memory.recall(skipped) is ErrorCode.REQUEST_ALREADY_APPLIED
+
+
+def test_the_last_sends_are_remembered_and_older_ones_refused() -> None:
+    memory = ReplyMemory()
+    for request in range(10, 10 + SENDS_KEPT + 1):
+        assert memory.recall_send(request) is None
+        memory.keep_send(request, str(request).encode())
+
+    assert memory.recall_send(11) == b"11"
+    with pytest.raises(Reject, match="REQUEST_TOO_OLD"):
+        memory.recall_send(10)
+    assert memory.recall_send(10 + SENDS_KEPT + 1) is None
