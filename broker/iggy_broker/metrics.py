@@ -39,6 +39,7 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "http_api_connections": ("gauge", "Open HTTP connections."),
     "http_api_unread_bytes": ("gauge", "HTTP answers that clients have not taken yet."),
     "requests_running": ("gauge", "Requests being served that are neither sends nor polls."),
+    "polls_waiting": ("gauge", "Requests that wait at the broker for messages."),
     "passwords_waiting": ("gauge", "Passwords that are being hashed or wait for it."),
     "client_queued_bytes": ("gauge", "Replies that clients have not taken yet, in files, too."),
     "unread_replies_bytes": ("gauge", "Memory of replies that clients have not taken yet."),
@@ -271,6 +272,7 @@ class Counters:
     http_api_connections: int
     http_api_unread_bytes: int
     requests_running: int
+    polls_waiting: int
     passwords_waiting: int
     client_queued_bytes: int
     unread_replies_bytes: int

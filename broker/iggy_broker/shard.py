@@ -345,7 +345,8 @@ class Shard:
         deadline = self._loop.time() + timeout_us / 1_000_000
         while edge.connections and self._failure is None and self._loop.time() < deadline:
             for connection in list(edge.connections):
-                if connection.idle:
+                edge.waits.end(connection)
+                if connection.idle and connection not in edge.waits:
                     connection.close()
             await asyncio.sleep(_STOP_STEP_S)
         for connection in list(edge.connections):

@@ -47,7 +47,7 @@ REFUSED = {
     "p12/053_unknown_command": ErrorCode.INVALID_COMMAND,
 }
 # Commands that have no body layout here: the broker answers them with an eviction.
-UNBUILT = {Command.LEGACY_LOGIN, Command.GET_PARTITION_ROUTE}
+UNBUILT = {Command.LEGACY_LOGIN}
 
 
 def by_name(one: Exchange) -> str:

@@ -12,11 +12,13 @@ from typing import Final
 from iggy_wire import (
     replies,
     replies_p12,
+    replies_waiting,
     requests_access,
     requests_messages,
     requests_p12,
     requests_resources,
     requests_system,
+    requests_waiting,
 )
 from iggy_wire.codes import Command
 from iggy_wire.replies_in_p12 import IN_P12, IN_P12_WITH_NODES, Converters
@@ -126,8 +128,13 @@ _RETIRED: Final = frozenset(
 )
 _P12_REQUESTS: Final[dict[int, type[Request]]] = {
     **{command: request for command, request in _REQUESTS.items() if command not in _RETIRED},
-    **_layouts(requests_p12),
+    **_layouts(requests_p12, requests_waiting),
 }
+# The first step waits for several partitions, all others fetch from them.
+_WAIT: Final = _P12_REQUESTS.pop(Command.WAIT_FOR_MESSAGES)
+_FETCH: Final = _P12_REQUESTS.pop(Command.FETCH_MESSAGES)
+_FIRST_REQUESTS: Final = _P12_REQUESTS | {Command.WAIT_FOR_MESSAGES: _WAIT}
+_LATER_REQUESTS: Final = _P12_REQUESTS | {Command.FETCH_MESSAGES: _FETCH}
 _P12_REPLIES: Final[dict[int, type[Reply]]] = {
     **{command: reply for command, reply in _REPLIES.items() if command not in _RETIRED},
     Command.BIND_SESSION: replies.LoginReply,
@@ -145,6 +152,10 @@ _P12_REPLIES: Final[dict[int, type[Reply]]] = {
     Command.GET_TOPICS: replies_p12.Topics,
     Command.CREATE_TOPIC: replies_p12.TopicDetails,
     Command.POLL_MESSAGES: replies_p12.Polled,
+    Command.POLL_MESSAGES_DEFERRED: replies_p12.Polled,
+    Command.GET_PARTITION_ROUTE: replies_waiting.PartitionRoute,
+    Command.WAIT_FOR_MESSAGES: replies_waiting.ReadyPartitions,
+    Command.FETCH_MESSAGES: replies_waiting.Fetched,
 }
 _PLACED_REPLIES: Final[dict[int, type[Reply]]] = {
     **_P12_REPLIES,
@@ -152,9 +163,9 @@ _PLACED_REPLIES: Final[dict[int, type[Reply]]] = {
     Command.CREATE_TOPIC: replies_p12.PlacedTopicDetails,
 }
 
-P12_0: Final = Dialect("P12", VERSION_0_12_0, _P12_REQUESTS, _P12_REPLIES, IN_P12)
-P12_1: Final = Dialect("P12", VERSION_0_12_1, _P12_REQUESTS, _P12_REPLIES, IN_P12)
-P12_2: Final = Dialect("P12", VERSION_0_12_2, _P12_REQUESTS, _PLACED_REPLIES, IN_P12_WITH_NODES)
+P12_0: Final = Dialect("P12", VERSION_0_12_0, _FIRST_REQUESTS, _P12_REPLIES, IN_P12)
+P12_1: Final = Dialect("P12", VERSION_0_12_1, _LATER_REQUESTS, _P12_REPLIES, IN_P12)
+P12_2: Final = Dialect("P12", VERSION_0_12_2, _LATER_REQUESTS, _PLACED_REPLIES, IN_P12_WITH_NODES)
 
 DIALECTS: Final = (P11, P12_0, P12_1, P12_2)
 _BY_VERSION: Final = {dialect.version: dialect for dialect in DIALECTS}

@@ -25,6 +25,7 @@ _TIMES: Final = Struct("<QQ")  # wait, timeout
 _DEFERRED_TAIL: Final = Struct("<QIIQ")  # wait, least messages, bytes, timeout
 _FETCH_HEAD: Final = Struct("<QQIIIB")  # times, least and most messages, bytes, auto commit
 _FETCH_TAIL: Final = Struct("<IQQ")  # bytes, incarnation, owner generation
+DEFERRED_TAIL_BYTES: Final = _DEFERRED_TAIL.size
 _STRATEGY_BYTES: Final = 9
 _WAIT_TARGET_BYTES: Final = 4 + _STRATEGY_BYTES
 _FETCH_TARGET_BYTES: Final = _WAIT_TARGET_BYTES + _FETCH_TAIL.size

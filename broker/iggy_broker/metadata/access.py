@@ -95,6 +95,7 @@ ACCESS: Final[Mapping[int, Rule | None]] = {
     Command.DELETE_PERSONAL_ACCESS_TOKEN: None,
     Command.POLL_MESSAGES: _POLL,
     Command.SEND_MESSAGES: _SEND,
+    Command.GET_PARTITION_ROUTE: None,  # who may only send needs it, too
     Command.FLUSH_UNSAVED_BUFFER: None,  # nobody may: it is refused as not available
     Command.GET_CONSUMER_OFFSET: _POLL,
     Command.STORE_CONSUMER_OFFSET: _POLL,

@@ -85,8 +85,7 @@ class Connection(Intake):
         self._out: Outbox | None = None
         self._pending: list[Reply] = []  # short, and an empty one is small: clients are many
         self._foreign_owner = -1  # the shard that owns the partitions of the last requests
-        self._foreign_run = 0  # how many of them in a row, and their bytes
-        self._foreign_bytes = 0
+        self._foreign_run = self._foreign_bytes = 0  # how many of them in a row, and their bytes
         self._silent_steps = 0  # of the heartbeat, since the last frame or part of one
         self._half_bytes = 0  # of half a frame, at the last step
         self._stays_until_s = 0.0 if session is None else edge.loop.time() + PAUSE_S
@@ -161,6 +160,11 @@ class Connection(Intake):
         """Send a frame that nobody asked for, behind the answers that are due."""
         if self._transport is not None:
             self._answer(frame)
+
+    def answer(self, reply: bytes | Sequence[Part]) -> None:
+        """Send the reply to a request that was served by a coroutine, if the client is there."""
+        if self._transport is not None and self._out is not None:
+            self._out.send_parts((reply,) if isinstance(reply, bytes) else reply)
 
     def give_away(self) -> None:
         """Another shard has the session now: forget it, without ending it."""
@@ -328,8 +332,7 @@ class Connection(Intake):
     # -- everything else -----------------------------------------------------------------------
 
     def _serve_slowly(self, frame: memoryview) -> bool:
-        header = RequestHeader.decode(frame)
-        body = frame[HEADER_BYTES:]
+        header, body = RequestHeader.decode(frame), frame[HEADER_BYTES:]
         refused = self.session.refuse(header, body)
         if refused is not None:
             self._edge.count_refusal(self, refused)
@@ -338,7 +341,8 @@ class Connection(Intake):
             self._services.counters.refused(ErrorCode.INVALID_SIZE_BYTES)
             self._answer(deny(header, ErrorCode.INVALID_SIZE_BYTES))
         elif self.session.dialect.is_p12:
-            self._serve_later(serve_p12(self._edge, self, header, bytes(frame)))
+            if not self._edge.waits.take(self, header, frame):
+                self._serve_later(serve_p12(self._edge, self, header, bytes(frame)))
         elif header.operation == Operation.SEND_MESSAGES:
             return self._send(frame, header.client, header.request)
         elif header.operation == Operation.NON_REPLICATED and header.code == Command.POLL_MESSAGES:
@@ -355,9 +359,8 @@ class Connection(Intake):
 
     def _served(self, task: asyncio.Task[bytes | Sequence[Part]]) -> None:
         self._edge.tasks.discard(task)
-        reply = task.result()  # an exception is a bug of ours: it reaches the loop's handler
-        if self._transport is not None and self._out is not None:
-            self._out.send_parts((reply,) if isinstance(reply, bytes) else reply)
+        self.answer(task.result())  # an exception is a bug of ours: it reaches the loop's handler
+        if self._transport is not None:
             self._unblock(BUSY)
 
     # -- answers -------------------------------------------------------------------------------
@@ -372,8 +375,7 @@ class Connection(Intake):
             self._out.send(frame)
 
     def _answer_refusal(self, frame: memoryview, refusal: Reject) -> None:
-        header = RequestHeader.decode(frame)
-        context = Context(self._services, self.session, header)
+        context = Context(self._services, self.session, RequestHeader.decode(frame))
         self._answer(dispatch.refuse(context, refusal))
 
     def _answer_when_durable(self, durable: asyncio.Future[None], frame: bytes) -> None:

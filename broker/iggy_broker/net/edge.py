@@ -16,6 +16,7 @@ from iggy_broker.net.detached import Detached
 from iggy_broker.net.intake import Landing
 from iggy_broker.net.session import Session, Transport
 from iggy_broker.net.unsent import Unsent
+from iggy_broker.net.waits import Waits
 from iggy_wire.codes import FrameKind
 from iggy_wire.dialect import P11, Dialect
 from iggy_wire.errors import ErrorCode
@@ -69,6 +70,7 @@ class Edge:
         "services",
         "tasks",
         "unsent",
+        "waits",
     )
 
     def __init__(
@@ -94,6 +96,7 @@ class Edge:
             steps_max=SILENT_STEPS_MAX, on_ended=lambda one: self.on_session_ended(one.number)
         )
         self.clients = Clients(self, links)
+        self.waits = Waits(self)  # requests that wait for messages
         services.clients = self.clients
         # For the groups: a session number is over, or goes on as another one.
         self.on_session_ended: Callable[[int], None] = services.members.end_session
@@ -198,6 +201,7 @@ class Edge:
         number = connection.session.number
         was_bound = connection.session.user_id is not None
         self.release(connection)
+        self.waits.end(connection)
         if was_bound:
             self.on_session_ended(number)
 

@@ -26,7 +26,12 @@ Poll = Callable[[], tuple[Sequence[Part], ReadTarget, messages.PollTail]]
 
 
 async def client_poll_late(
-    resolver: Resolver, header: RequestHeader, frame: bytes, missing: NotHere
+    resolver: Resolver,
+    header: RequestHeader,
+    frame: bytes,
+    missing: NotHere,
+    *,
+    bytes_max: int | None = None,
 ) -> Sequence[Part]:
     """Go on with the poll of a client, whose connection serves nothing else meanwhile."""
     services, session = resolver.services, resolver.session
@@ -35,7 +40,7 @@ async def client_poll_late(
         if session.user_id is None:
             raise Reject(ErrorCode.UNAUTHENTICATED, "the session ended while the poll waited")
         read, tail = resolver.read_target(memoryview(frame))
-        return messages.poll(services, read, tail, header), read, tail
+        return messages.poll(services, read, tail, header, bytes_max=bytes_max), read, tail
 
     return await poll_late(Context(services, session, header), poll, missing)
 

@@ -10,6 +10,7 @@ from iggy_broker.metadata.replica import Follower, Writer
 from iggy_broker.net import dispatch
 from iggy_broker.net.context import Context, Services
 from iggy_broker.net.handlers import messages
+from iggy_broker.net.handlers.fetching import fetch
 from iggy_broker.net.handlers.messages import whole
 from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS
 from iggy_broker.net.late_polls import poll_late
@@ -22,8 +23,13 @@ from iggy_broker.net.waiting import answer
 from iggy_broker.storage.older import NotHere
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode, WireError
-from iggy_wire.header import HEADER_BYTES, RequestHeader
+from iggy_wire.header import HEADER_BYTES, RequestHeader, encode_reply_header
+from iggy_wire.replies_p12 import POLL_HEAD_BYTES
+from iggy_wire.replies_waiting import sections_bytes
 from iggy_wire.requests import PollMessages
+from iggy_wire.requests_waiting import FetchMessages, PollMessagesDeferred
+
+_POLLS = (Command.POLL_MESSAGES, Command.POLL_MESSAGES_DEFERRED, Command.FETCH_MESSAGES)
 
 
 class ShardOwner:
@@ -55,10 +61,7 @@ class ShardOwner:
             target = self._owned(packed, incarnation, header)
             if header.operation == Operation.SEND_MESSAGES:
                 return self._send(target, header, frame)
-            if (
-                header.operation == Operation.NON_REPLICATED
-                and header.code == Command.POLL_MESSAGES
-            ):
+            if header.operation == Operation.NON_REPLICATED and header.code in _POLLS:
                 return self._poll(context, target, frame)
         except Reject as refusal:
             return (dispatch.refuse(context, refusal),)
@@ -101,34 +104,73 @@ class ShardOwner:
     def _poll(
         self, context: Context, target: Target, frame: memoryview
     ) -> Sequence[Part] | asyncio.Future[bytes]:
+        code, body = context.header.code, frame[HEADER_BYTES:]
+        bytes_max = POLL_REPLY_BYTES_MAX
         try:
-            request = PollMessages.decode(frame[HEADER_BYTES:])
+            if code == Command.FETCH_MESSAGES:
+                return self._fetch(context, target, FetchMessages.decode(body))
+            if code == Command.POLL_MESSAGES_DEFERRED:
+                deferred = PollMessagesDeferred.decode(body)
+                request, bytes_max = (
+                    deferred.poll,
+                    min(bytes_max, deferred.max_bytes - POLL_HEAD_BYTES),
+                )
+            else:
+                request = PollMessages.decode(body)
         except WireError as malformed:
             raise Reject(malformed.code, malformed.detail) from None
         try:
-            parts, read, tail = self._polled(context.header, target, request)
+            parts, read, tail = self._polled(context.header, target, request, bytes_max)
         except NotHere as missing:
             packed, incarnation = target.packed, target.incarnation
 
             def again() -> tuple[Sequence[Part], ReadTarget, messages.PollTail]:
                 there = self._owned(packed, incarnation, context.header)
-                return self._polled(context.header, there, request)
+                return self._polled(context.header, there, request, bytes_max)
 
             return asyncio.ensure_future(_whole(poll_late(context, again, missing)))
         durable = messages.commit_wait(read, tail)
         return parts if durable is None else asyncio.ensure_future(_after(durable, whole(parts)))
 
     def _polled(
-        self, header: RequestHeader, target: Target, request: PollMessages
+        self, header: RequestHeader, target: Target, request: PollMessages, bytes_max: int
     ) -> tuple[Sequence[Part], ReadTarget, messages.PollTail]:
+        read = self._read_target(header, target, request)
+        tail = (request.strategy, request.count, request.auto_commit)
+        # The other shard holds the reply in memory until the client has taken it.
+        parts = messages.poll(self._services, read, tail, header, bytes_max=bytes_max)
+        return parts, read, tail
+
+    def _read_target(
+        self, header: RequestHeader, target: Target, request: PollMessages
+    ) -> ReadTarget:
         read = poll_target(self._services, request, header.session)
         if read.target is not None and read.target.packed != target.packed:
             # A rename met the frame on its way. The other shard permitted the first one only.
             raise Deny(_gone(header), "another partition has this name by now")
-        tail = (request.strategy, request.count, request.auto_commit)
-        # The other shard holds the reply in memory until the client has taken it.
-        parts = messages.poll(self._services, read, tail, header, bytes_max=POLL_REPLY_BYTES_MAX)
-        return parts, read, tail
+        return read
+
+    def _fetch(
+        self, context: Context, target: Target, request: FetchMessages
+    ) -> Sequence[Part] | asyncio.Future[bytes]:
+        """A fetch of one partition; the other shard puts several together."""
+        (one,) = request.targets
+        poll = PollMessages(
+            request.consumer, request.stream, request.topic, one.partition_id, one.strategy,
+            request.count, request.auto_commit,
+        )  # fmt: skip
+        read = self._read_target(context.header, target, poll)
+        if read.key is None:
+            raise Reject(ErrorCode.CONSUMER_GROUP_PARTITION_NOT_OWNED, "sync the group again")
+        tail = (one.strategy, request.count, request.auto_commit)
+        section, batches = fetch(
+            self._services, read, tail, min(one.max_bytes, POLL_REPLY_BYTES_MAX)
+        )
+        head = sections_bytes((section,))
+        header = encode_reply_header(context.header, len(head) + section.records_bytes)
+        parts: list[Part] = [header + head, *batches]
+        durable = messages.commit_wait(read, tail)
+        return parts if durable is None else asyncio.ensure_future(_after(durable, whole(parts)))
 
     async def _serve_offsets(self, context: Context, target: Target, frame: bytes) -> bytes:
         row = PARTITION_COMMANDS[dispatch.command_of(context.header)]

@@ -12,7 +12,7 @@ from iggy_broker.net.handlers import messages
 from iggy_broker.net.late_polls import client_poll_late
 from iggy_broker.net.p12 import check_life, check_owner, in_context, served_in, settled
 from iggy_broker.net.requests import forwarded, serve_request
-from iggy_broker.net.targets import NOT_NAMED
+from iggy_broker.net.targets import NOT_NAMED, ReadTarget
 from iggy_broker.storage.older import NotHere
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
@@ -41,7 +41,7 @@ async def serve_p12(
         if header.operation == Operation.SEND_MESSAGES:
             return settled(await _send(edge, connection, header, frame), header, known)
         if header.operation == Operation.NON_REPLICATED and header.code == Command.POLL_MESSAGES:
-            return await _poll(edge, connection, header, frame)
+            return await serve_poll(edge, connection, header, frame)
     except Reject as refusal:
         return settled(dispatch.refuse(context, refusal), header, known)
     return settled(await serve_request(edge, connection, header, frame), header, known)
@@ -77,25 +77,42 @@ async def _store(edge: Edge, connection: Connection, header: RequestHeader, fram
     return messages.send_reply(target, base_offset, header.client, header.request)
 
 
-async def _poll(
-    edge: Edge, connection: Connection, header: RequestHeader, frame: bytes
-) -> Sequence[Part]:
-    services, known = edge.services, PartitionContext.of_request(frame)
+def poll_of(connection: Connection, frame: bytes) -> tuple[ReadTarget, messages.PollTail]:
+    """What a poll wants to read, and how; Reject what is not the caller's, or another life's."""
+    known = PartitionContext.of_request(frame)
     read, tail = connection.resolver.read_target(memoryview(frame))
     if read is NOT_NAMED:
         raise Deny(ErrorCode.INVALID_COMMAND, "poll: name a consumer, a partition and a strategy")
     check_owner(read, known)
     assert read.target is not None, "who does not own it is refused"
     check_life(read.target, known)
+    return read, tail
+
+
+async def serve_poll(
+    edge: Edge,
+    connection: Connection,
+    header: RequestHeader,
+    frame: bytes,
+    *,
+    deferred: bytes | None = None,
+    bytes_max: int | None = None,
+) -> Sequence[Part]:
+    """The reply to a poll. `deferred`: the frame of one that waited; it says `bytes_max`, too."""
+    services, known = edge.services, PartitionContext.of_request(frame)
+    read, tail = poll_of(connection, frame)
+    assert read.target is not None, "who does not own it is refused"
     served = served_in(services.replica.state, read)
     parts: Sequence[Part]
     if read.target.partition is None:
-        parts = (await forwarded(edge, read.target, stamped(frame, connection.session.number)),)
+        sent = stamped(deferred or frame, connection.session.number)
+        parts = (await forwarded(edge, read.target, sent),)
         return in_context(parts, header, known=known, served=served)
     try:
-        parts = messages.poll(services, read, tail, header)
+        parts = messages.poll(services, read, tail, header, bytes_max=bytes_max)
     except NotHere as missing:
-        parts = await client_poll_late(connection.resolver, header, frame, missing)
+        resolver = connection.resolver
+        parts = await client_poll_late(resolver, header, frame, missing, bytes_max=bytes_max)
     else:
         parts = (messages.whole(parts),)  # file ranges do not last until the reply goes out
         durable = messages.commit_wait(read, tail)

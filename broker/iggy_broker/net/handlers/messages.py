@@ -16,7 +16,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.net.context import Services
 from iggy_broker.net.outbox import Part
 from iggy_broker.net.targets import NOT_NAMED, ReadTarget, Target
-from iggy_broker.storage.partition import NOTHING_NEW, FileRange, Partition
+from iggy_broker.storage.partition import NOTHING_NEW, FileRange, Partition, Polled
 from iggy_wire.codes import FrameKind, Operation
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import HEADER_BYTES, RequestHeader
@@ -141,18 +141,24 @@ def poll(
         consumer=read.key,
         auto_commit=auto_commit,
     )
-    if read.session and polled.count:
-        stored = partition.offsets.get(read.key)
-        last_offset = polled.last_offset
-        partition.reads.polled(read.key.id, read.session, last_offset=last_offset, stored=stored)
-    counters = services.counters
-    counters.polls_total += 1
-    counters.messages_sent_total += polled.count
-    counters.bytes_sent_total += polled.size_bytes
+    count_poll(services, read, polled)
     head = (target.partition_id, polled.current_offset, polled.count)
     parts: list[Part] = [poll_head(header, commit, head, polled.size_bytes)]
     parts += polled.parts
     return parts
+
+
+def count_poll(services: Services, read: ReadTarget, polled: Polled) -> None:
+    """Count a poll, and note what a member of a group was handed."""
+    if read.session and polled.count:
+        partition, key = read.partition, read.key
+        assert partition is not None and key is not None, "served by the owner"
+        stored, last_offset = partition.offsets.get(key), polled.last_offset
+        partition.reads.polled(key.id, read.session, last_offset=last_offset, stored=stored)
+    counters = services.counters
+    counters.polls_total += 1
+    counters.messages_sent_total += polled.count
+    counters.bytes_sent_total += polled.size_bytes
 
 
 def commit_wait(read: ReadTarget, tail: PollTail) -> asyncio.Future[None] | None:

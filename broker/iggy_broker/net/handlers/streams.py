@@ -15,7 +15,11 @@ from iggy_broker.storage.partition_table import Totals
 from iggy_wire import replies, requests
 from iggy_wire.codes import Command
 from iggy_wire.errors import ErrorCode
-from iggy_wire.replies_p12 import PartitionInfo
+from iggy_wire.replies_p12 import NODE_ID, PartitionInfo
+from iggy_wire.replies_waiting import PartitionRoute
+from iggy_wire.requests_waiting import GetPartitionRoute
+
+_VIEW: Final = 0  # of a group of nodes that never changes
 
 
 async def get_streams(context: Context, request: requests.GetStreams) -> Answer:
@@ -77,6 +81,16 @@ async def get_topic(context: Context, request: requests.GetTopic) -> Answer:
     return Answer() if found is None else Answer(_details(context, found[1]))
 
 
+async def get_partition_route(context: Context, request: GetPartitionRoute) -> Answer:
+    """Where a partition is: on this node, whichever shard owns it."""
+    state = context.services.replica.state
+    _, topic = state.topic(request.stream.value, request.topic.value)
+    partition = topic.partition(request.partition_id)
+    count = len(topic.partitions)
+    route = PartitionRoute(partition.incarnation, state.op, _VIEW, count, NODE_ID)
+    return Answer(route.encode())
+
+
 async def create_topic(context: Context, request: requests.CreateTopic) -> Answer:
     """Make a topic; the reply describes it."""
     services = context.services
@@ -135,6 +149,7 @@ async def delete_partitions(context: Context, request: requests.DeletePartitions
 
 
 COMMANDS: Final[dict[int, Row]] = {
+    Command.GET_PARTITION_ROUTE: Row(get_partition_route, GetPartitionRoute),
     Command.GET_STREAMS: Row(get_streams, requests.GetStreams),
     Command.GET_STREAM: Row(get_stream, requests.GetStream),
     Command.CREATE_STREAM: Row(create_stream, requests.CreateStream),
