@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from apache_iggy import IggyClient
+from apache_iggy import IggyClient, QuicConfig
 
 from cli_program import run_program
 from iggy_client import Client
@@ -45,24 +45,22 @@ PLAIN = yaml.safe_dump_all(TOPIC)
 def shop(values: Mapping[str, str], **spec: Any) -> str:
     metadata = {"name": "main-tls"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": values}
-    broker = document("IggyBroker", {"listeners": TLS, **spec}, name="iggy")
+    # One shard: each looks at the files by itself.
+    given = {"listeners": TLS, "shards": {"count": 1}, **spec}
+    broker = document("IggyBroker", given, name="iggy")
     return str(yaml.safe_dump_all([secret, broker, *TOPIC]))
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
+def free_port(kind: socket.SocketKind) -> int:
+    with socket.socket(type=kind) as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
-def websocket_port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
-def listeners(websocket_port: int) -> dict[str, Any]:
-    return TLS | {"websocketPort": websocket_port}
+def listeners() -> dict[str, Any]:
+    ports = {"websocketPort": socket.SOCK_STREAM, "quicPort": socket.SOCK_DGRAM}
+    return TLS | {name: free_port(kind) for name, kind in ports.items()}
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +80,14 @@ def shown(port: int) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem)
 
 
-@pytest.mark.parametrize("scheme", ["iggy+tcp", "iggy+ws"])
+@pytest.mark.parametrize(
+    ("scheme", "field"),
+    [("iggy+tcp", ""), ("iggy+ws", "websocketPort")],
+)
 def test_the_official_client_connects_over_tls(
-    running: LocalInstance, websocket_port: int, scheme: str
+    running: LocalInstance, listeners: dict[str, Any], scheme: str, field: str
 ) -> None:
-    port = running.address.rpartition(":")[2] if scheme == "iggy+tcp" else websocket_port
+    port = listeners[field] if field else running.address.rpartition(":")[2]
     ca_file = running.folders.secret("default", "main-tls") / "ca.crt"
     options = f"tls=true&tls_domain=localhost&tls_ca_file={ca_file}"
     login = f"{running.username}:{running.password}"
@@ -94,6 +95,18 @@ def test_the_official_client_connects_over_tls(
     async def streams() -> list[str]:
         client = IggyClient.from_connection_string(f"{scheme}://{login}@127.0.0.1:{port}?{options}")
         await client.connect()
+        return [stream.name for stream in await client.get_streams()]
+
+    assert asyncio.run(streams()) == ["shop"]
+
+
+def test_the_official_client_connects_over_quic(
+    running: LocalInstance, listeners: dict[str, Any]
+) -> None:
+    async def streams() -> list[str]:
+        client = IggyClient(QuicConfig(server_address=f"127.0.0.1:{listeners['quicPort']}"))
+        await client.connect()
+        await client.login_user(running.username, running.password)
         return [stream.name for stream in await client.get_streams()]
 
     assert asyncio.run(streams()) == ["shop"]
