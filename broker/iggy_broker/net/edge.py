@@ -142,6 +142,7 @@ class Edge:
         if connection in self.connections:
             del self.connections[connection]
             counters.count(_OPEN, connection.reached_by.name.lower(), -1)
+        self.waits.end(connection)
         session = connection.session
         if session.dialect.is_p12 and self.by_client.get(session.client) is connection:
             # Iggy protocol 0.12: a session outlives its connection.
@@ -201,7 +202,6 @@ class Edge:
         number = connection.session.number
         was_bound = connection.session.user_id is not None
         self.release(connection)
-        self.waits.end(connection)
         if was_bound:
             self.on_session_ended(number)
 
@@ -211,6 +211,7 @@ class Edge:
         if self.by_client.get(session.client) is connection:
             del self.by_client[session.client]
         session.unbind()
+        self.waits.end(connection)
         if connection in self.connections:
             self._strangers[connection] = self.loop.time()
         self.services.counters.sessions = len(self.by_client)
