@@ -14,7 +14,7 @@ from iggy_wire.errors import ErrorCode
 from iggy_wire.header import PartitionContext
 from iggy_wire.primitives import Consumer, Identifier, PollingStrategy
 from iggy_wire.replies_waiting import ReadyPartitions
-from iggy_wire.requests import Logout, Ping
+from iggy_wire.requests import CreateConsumerGroup, JoinConsumerGroup, Logout, Ping
 from iggy_wire.requests_waiting import GetPartitionRoute, WaitForMessages, WaitTarget
 from p12_waiting import (
     LONG_US,
@@ -197,6 +197,23 @@ def test_a_limit_is_named(reader: WaitingClient, changes: dict[str, int], code: 
     reader.poll(0, **changes)  # type: ignore[arg-type]
 
     assert reader.answer().code == code
+
+
+def test_only_the_member_who_owns_a_partition_waits_for_it(
+    reader: WaitingClient, writer: WaitingClient
+) -> None:
+    group = Consumer.group("g")
+    assert not reader.ask(CreateConsumerGroup(reader.stream, TOPIC, "g")).code
+    assert not reader.ask(JoinConsumerGroup(reader.stream, TOPIC, group.id)).code
+    for number in EVERY:
+        waiting = reader.poll(number, consumer=group, auto_commit=True)
+        writer.poll(number, consumer=group)
+        assert writer.answer().code == ErrorCode.CONSUMER_GROUP_PARTITION_NOT_OWNED
+
+        writer.append(number, b"a")
+
+        answer = reader.answer()
+        assert answer.header.request == waiting and payloads_of(answer) == [b"a"]
 
 
 def test_a_reply_stays_below_its_bytes_but_for_the_first_batch(

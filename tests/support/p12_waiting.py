@@ -98,7 +98,8 @@ class WaitingClient(P12Client):
 
     def target(self, partition_id: int, **changes: Any) -> FetchTarget:
         right = {"strategy": PollingStrategy.next(), "max_bytes": 1 << 20} | changes
-        right.setdefault("incarnation", self.life(partition_id))
+        if "incarnation" not in changes:
+            right["incarnation"] = self.life(partition_id)
         return FetchTarget(partition_id, owner_generation=0, **right)
 
     def fetch(
