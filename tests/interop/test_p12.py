@@ -7,9 +7,12 @@ from uuid import uuid4
 import pytest
 
 from broker_process import BrokerProcess
+from iggy_broker.errors import Deny, Reject
+from iggy_broker.net.p12 import renamed
 from iggy_client.client import Client
 from iggy_wire import replies_p12, requests
 from iggy_wire.batch import Message, build, messages
+from iggy_wire.codes import Command
 from iggy_wire.dialect import DIALECTS, Dialect, pack_version
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import EvictionReason, PartitionContext
@@ -169,13 +172,15 @@ def test_a_group_reads_what_is_its_own(client: P12Client) -> None:
     client.read(requests.CreateConsumerGroup(stream, topic, "group"))
     read = poll(stream, topic, 0, Consumer.group("group"))
 
-    assert client.ask(read, now).code == ErrorCode.CONSUMER_GROUP_PARTITION_NOT_OWNED
+    store = requests.StoreConsumerOffset(Consumer.group("group"), stream, topic, 0, 0)
+    for request in (read, store):
+        answer = client.ask(request, now)
+        assert answer.header.status == ErrorCode.CONSUMER_GROUP_PARTITION_NOT_OWNED
     client.read(requests.JoinConsumerGroup(stream, topic, Identifier("group")))
     got = client.read(read, now)
     assert [one.payload for one in messages(got.region)] == [b"for the group"]
     assert got.owner_generation > 0
     known = PartitionContext(got.incarnation, got.owner_generation, got.metadata_op)
-    store = requests.StoreConsumerOffset(Consumer.group("group"), stream, topic, 0, 0)
     assert client.ask(store, known).committed
 
 
@@ -322,3 +327,20 @@ def test_a_session_ends_with_its_user(broker: BrokerProcess, admin: Client) -> N
     admin.delete_user(name)
     with P12Client(broker.tcp_port, client=mine, secret=secret) as client:
         assert client.bind(session).code == ErrorCode.UNAUTHENTICATED
+
+
+def test_a_stream_has_no_key_of_its_own(client: P12Client) -> None:
+    for key, code in (
+        (bytes(32), ErrorCode.STREAM_ENCRYPTION_UNAVAILABLE),
+        (bytes(31), ErrorCode.INVALID_ENCRYPTION_KEY),
+    ):
+        request = requests.CreateStream(unique("stream"), _option("encryption_key", key))
+        assert client.ask(request).header.status == code
+
+
+def test_p12_has_numbers_for_what_p11_refuses_in_general() -> None:
+    many = Reject(ErrorCode.FEATURE_UNAVAILABLE, "limit")
+    assert renamed(many, Command.CREATE_CONSUMER_GROUP).code == ErrorCode.TOO_MANY_CONSUMER_GROUPS
+    assert renamed(many, Command.JOIN_CONSUMER_GROUP) is many
+    asked = Deny(ErrorCode.TOO_MANY_PARTITIONS, "ask for 1 to 1000")
+    assert renamed(asked, Command.CREATE_PARTITIONS) is asked

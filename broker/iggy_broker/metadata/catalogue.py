@@ -28,6 +28,8 @@ class Flag(IntFlag):
     CRITICAL = 16
 
 
+ENCRYPTION_KEY_BYTES: Final = 32
+
 _READ_ONLY: Final = ErrorCode.READ_ONLY_OPTION
 _FIXED: Final = ErrorCode.OPTION_NOT_UPDATABLE
 _KEPT: Final = ErrorCode.OPTION_NOT_RESETTABLE
@@ -104,3 +106,15 @@ def check_keys(scope: Scope, resets: Iterable[str], options: Options) -> None:
     ):
         if refused:
             raise Deny(code, f"option {refused[0]!r} {why}")
+
+
+def refuse_key_of_its_own(options: Options) -> None:
+    """Deny a new stream with a key: INVALID_ENCRYPTION_KEY, STREAM_ENCRYPTION_UNAVAILABLE."""
+    given = next((option for option in options if option.key == "encryption_key"), None)
+    if given is None:
+        return
+    if given.kind == ValueKind.RAW and len(given.value) != ENCRYPTION_KEY_BYTES:
+        detail = f"encryption_key: {ENCRYPTION_KEY_BYTES} bytes, has {len(given.value)}"
+        raise Deny(ErrorCode.INVALID_ENCRYPTION_KEY, detail)
+    detail = "encryption_key: this server has no key to keep those of streams with"
+    raise Deny(ErrorCode.STREAM_ENCRYPTION_UNAVAILABLE, detail)

@@ -24,6 +24,7 @@ from iggy_broker.net.handlers import (
     updates,
     users,
 )
+from iggy_broker.net.p12 import renamed
 from iggy_wire.codes import (
     CODES_OF_OTHER_OPERATIONS,
     COMMAND_OF_OPERATION,
@@ -87,7 +88,7 @@ async def serve(context: Context, command: int, body: bytes) -> bytes:
         check_access(context, command, request)
         return reply(context, await row.handler(context, request))
     except Reject as refusal:
-        return refuse(context, refusal)
+        return refuse(context, renamed(refusal, command) if context.dialect.is_p12 else refusal)
     except WireError as malformed:
         return refuse(context, Deny(malformed.code, malformed.detail))
 

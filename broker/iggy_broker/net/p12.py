@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from iggy_broker.errors import Reject
+from iggy_broker.errors import Deny, Reject
 from iggy_broker.metadata.memberships import GroupPlace
 from iggy_broker.net.outbox import Part
-from iggy_broker.net.targets import ReadTarget, Target
+from iggy_broker.net.targets import ReadTarget, Target, group_place
 from iggy_broker.storage.partition import FileRange
-from iggy_wire.codes import FrameKind, Operation, is_result_framed
+from iggy_wire.codes import Command, FrameKind, Operation, is_result_framed
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import (
     HEADER_BYTES,
@@ -31,10 +31,13 @@ from iggy_wire.header import (
     stamp_reply,
 )
 from iggy_wire.primitives import PARTITION_NOT_OWNED
+from iggy_wire.requests import DeleteConsumerOffset, StoreConsumerOffset
 from iggy_wire.results import split_result
 
 if TYPE_CHECKING:
     from iggy_broker.metadata.model import State
+    from iggy_broker.net.context import Services
+    from iggy_wire.request_base import Request
 
 # Told in a result section, but nothing was logged, or nobody knows any more what was.
 _UNSETTLED: Final = frozenset(
@@ -46,6 +49,12 @@ _UNSETTLED: Final = frozenset(
         ErrorCode.DEFERRED_POLL_CAPACITY_EXCEEDED,
     }
 )
+_RENAMED: Final[dict[tuple[int, ErrorCode], ErrorCode]] = {
+    (Command.CREATE_CONSUMER_GROUP, ErrorCode.FEATURE_UNAVAILABLE): (
+        ErrorCode.TOO_MANY_CONSUMER_GROUPS
+    ),
+    (Command.CREATE_PARTITIONS, ErrorCode.TOO_MANY_PARTITIONS): ErrorCode.PARTITIONS_LIMIT_REACHED,
+}
 NO_CONTEXT: Final = PartitionContext()
 _U32: Final = Struct("<I")
 _SIZE_AT_BYTES: Final = 48
@@ -63,6 +72,27 @@ def check_owner(read: ReadTarget, known: PartitionContext) -> None:
     """Reject with CONSUMER_GROUP_PARTITION_NOT_OWNED a poll of what is not the caller's."""
     if read.key is None or (not read.session and known.owner_generation):
         raise Reject(ErrorCode.CONSUMER_GROUP_PARTITION_NOT_OWNED, "sync the group again")
+
+
+def check_committer(services: Services, request: Request, target: Target, session: int) -> None:
+    """Reject with CONSUMER_GROUP_PARTITION_NOT_OWNED an offset that a member may not store."""
+    if not isinstance(request, StoreConsumerOffset | DeleteConsumerOffset):
+        return
+    state = services.replica.state
+    place = group_place(state, request.consumer, target)
+    if place is None:  # a plain consumer, or no such group
+        return
+    if not state.memberships.of_group(place).may_commit(session, target.partition_id):
+        detail = f"partition {target.partition_id} is another member's of group {place.group_id}"
+        raise Reject(ErrorCode.CONSUMER_GROUP_PARTITION_NOT_OWNED, detail)
+
+
+def renamed(refusal: Reject, command: int) -> Reject:
+    """A refusal with the number that P12 has for it, where P11 has a more general one."""
+    code = _RENAMED.get((command, refusal.code))
+    if code is None or isinstance(refusal, Deny):
+        return refusal
+    return Reject(code, refusal.detail)
 
 
 def served_in(state: State, read: ReadTarget) -> PartitionContext:

@@ -12,7 +12,7 @@ from iggy_broker.net.bind_session import bind_session, refused_version
 from iggy_broker.net.context import DONE, Context
 from iggy_broker.net.handlers.offsets import PARTITION_COMMANDS, PartitionCommand
 from iggy_broker.net.login import log_in
-from iggy_broker.net.p12 import check_life
+from iggy_broker.net.p12 import check_committer, check_life
 from iggy_wire.codes import Command, Operation, is_metadata
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.header import (
@@ -122,6 +122,7 @@ async def _serve_partition(
         return dispatch.reply(context, DONE)
     if context.dialect.is_p12 and row.names_life:
         check_life(target, PartitionContext.of_request(frame))
+        check_committer(edge.services, request, target, context.session.number)
     if target.partition is not None:
         return dispatch.reply(context, await row.serve(context, target, request))
     return await forwarded(edge, target, stamped(frame, context.session.number))

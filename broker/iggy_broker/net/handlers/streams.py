@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from iggy_broker.errors import Deny
-from iggy_broker.metadata import changes, model
+from iggy_broker.metadata import catalogue, changes, model
 from iggy_broker.metadata import options as topic_options
 from iggy_broker.metadata.changes import AnyChange, Result
 from iggy_broker.metadata.model import Partition, Stream, Topic
@@ -44,6 +44,8 @@ async def get_stream(context: Context, request: requests.GetStream) -> Answer:
 
 async def create_stream(context: Context, request: requests.CreateStream) -> Answer:
     """Make a stream; the reply describes it."""
+    if context.dialect.is_p12:
+        catalogue.refuse_key_of_its_own(request.options)
     topic_options.refuse_any(request.options, "stream")
     result = await _submit(context, changes.CreateStream(request.name))
     assert result.stream is not None, "a created stream comes with its result"
