@@ -116,3 +116,28 @@ def test_an_update_changes_what_it_names(http: HttpClient, topic: str) -> None:
     assert found["name"] == "u"
     assert http.ask("PUT", stream, {"name": "renamed"}).status == 204
     assert http.payloads("/streams/renamed/topics/u", "partition_id=3") == [b"kept"]
+
+
+def test_next_is_what_is_left_whatever_became_of_the_topic(http: HttpClient, topic: str) -> None:
+    offsets, following = f"{topic}/consumer-offsets?consumer_id=me", "kind=next&consumer_id=me"
+    body = {"consumer_id": "me", "partition_id": 0, "offset": 2}
+    http.send(topic, *(b"%d" % number for number in range(5)))
+    assert http.ask("PUT", f"{topic}/consumer-offsets", body).status == 204
+    assert http.payloads(topic, f"{following}&auto_commit=true") == [b"3", b"4"]
+    assert http.payloads(topic, following) == []
+
+    def is_as_new() -> None:
+        assert http.ask("GET", offsets).error == (404, 404)
+        assert http.payloads(topic, following) == []
+        assert http.ask("PUT", f"{topic}/consumer-offsets", body).error == (400, 4100)
+        http.send(topic, b"new")
+        assert http.payloads(topic, following) == [b"new"]
+
+    assert http.ask("DELETE", f"{topic}/purge").status == 204
+    is_as_new()
+    label = f'stream="{http.get(topic.removesuffix("/topics/t"))["name"]}",topic="t"'
+    assert label in http.ask("GET", "/metrics").body.decode()
+    assert http.ask("DELETE", topic).status == 204
+    assert label not in http.ask("GET", "/metrics").body.decode(), "series go with the topic"
+    http.post(topic.removesuffix("/t"), TOPIC | {"name": "t"})
+    is_as_new()
