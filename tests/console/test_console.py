@@ -243,7 +243,7 @@ def test_who_may_nothing_is_told_kindly(console: Console, http: HttpClient) -> N
     http.post("/users", {"username": "guest", "password": "guest-password", "status": "active"})
     user = http.log_in("guest", "guest-password").token
     browser = console.browser
-    for place, seen in (("/streams", "You may not see this"), ("/", "Unauthorized")):
+    for place, seen in (("/streams", "You may not see this"), ("/", "You may not see the figures")):
         console.open(place, user)
         browser.expect(seen)
 

@@ -1,4 +1,4 @@
-"""The files of the console: read once, served from memory, and no others.
+"""The files of the console: read once, when somebody looks at it, and served from memory.
 
 `static` holds them as they are written: HTML, CSS and modules of JavaScript, with no build step.
 Pages and modules name each other below one folder whose name is a hash of all of them, so a browser
@@ -7,6 +7,7 @@ keeps them for ever and never mixes two versions. Only the page itself is asked 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from html import escape
@@ -16,8 +17,9 @@ from typing import Final
 from iggy_broker.net.http.replies import TEXT, Reply
 
 ROOT: Final = "/ui"
-FILES_BYTES_MAX: Final = 120_000  # of all files together: every shard has them in memory
+FILES_BYTES_MAX: Final = 120_000  # of all files together: a shard has them in memory
 
+_ASSETS: Final = f"{ROOT}/assets/"
 _FOLDER: Final = Path(__file__).parent / "static"
 _PAGE: Final = "index.html"
 _TYPES: Final = {
@@ -75,6 +77,11 @@ class Console:
 
     def __init__(self, metrics_path: str | None) -> None:
         """`metrics_path`: where HTTP serves metrics; None if it does not."""
+        self._metrics_path = metrics_path or ""
+
+    @functools.cached_property
+    def _files(self) -> dict[str, _File]:
+        """Not read at start: most shards never show the console, and have no memory to spare."""
         found = {
             str(path.relative_to(_FOLDER)): path.read_bytes()
             for path in sorted(_FOLDER.rglob("*"))
@@ -83,11 +90,11 @@ class Console:
         size_bytes = sum(map(len, found.values()))
         assert size_bytes <= FILES_BYTES_MAX, f"{size_bytes} bytes of files"
         page = found.pop(_PAGE)
-        folder = f"{ROOT}/assets/{_hash_of(found)}"
+        folder = f"{_ASSETS}{_hash_of(found)}"
         filled = page.replace(b"{{assets}}", folder.encode())
-        filled = filled.replace(b"{{metrics}}", escape(metrics_path or "").encode())
-        self._page = _file(_PAGE, filled, _ASK_AGAIN)
-        self._files = {f"{folder}/{name}": _file(name, body, _KEEP) for name, body in found.items()}
+        filled = filled.replace(b"{{metrics}}", escape(self._metrics_path).encode())
+        files = {f"{folder}/{name}": _file(name, body, _KEEP) for name, body in found.items()}
+        return files | {ROOT: _file(_PAGE, filled, _ASK_AGAIN)}
 
     def reply(self, method: str, path: str, known: str) -> Reply:
         """The answer to a request for a path of the console; `known`: its `If-None-Match`."""
@@ -96,9 +103,9 @@ class Console:
         file = self._files.get(path)
         if file is None:
             # A path without a dot is a place inside the console, of which the page itself knows.
-            if "." in path or path.startswith(f"{ROOT}/assets/"):
+            if "." in path or path.startswith(_ASSETS):
                 return Reply(404, b"Not Found", TEXT, _HEADERS)
-            file = self._page
+            file = self._files[ROOT]
         headers = (("etag", file.etag), ("cache-control", file.kept), *_HEADERS)
         if file.etag in known:
             return Reply(304, headers=headers)

@@ -52,11 +52,14 @@ export async function logInWithToken(token) {
 
 /** End the token at the broker, and forget it whatever that answers. */
 export async function logOut() {
+  let problem = "";
   try {
     await change("DELETE", "/users/logout");
-  } finally {
-    session.end();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    problem = `Forgotten here, but the token is good until it expires. ${error.message}`;
   }
+  session.end(problem);
 }
 
 /** A path from texts and numbers, each one segment. */

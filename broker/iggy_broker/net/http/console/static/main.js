@@ -24,7 +24,7 @@ const loggedIn = h(
   "div",
   { class: "account" },
   who,
-  button("Log out", () => api.logOut().catch(() => {}), { class: "quiet" }),
+  button("Log out", api.logOut, { class: "quiet" }),
 );
 const nav = h("nav", { "aria-label": "Main" }, links);
 const skip = button("Skip to the content", () => main.focus(), { class: "skip" });
@@ -48,6 +48,7 @@ async function show() {
   leaving = new AbortController();
   const { signal } = leaving;
   for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+  clearTimeout(expiryTimer);
   const login = session.current();
   nav.hidden = login === null;
   loggedIn.hidden = login === null;
@@ -62,8 +63,8 @@ async function show() {
     if (!signal.aborted) put(page, title);
   } catch (error) {
     if (signal.aborted) return undefined;
-    if (!(error instanceof api.ApiError)) throw error;
     put(problem(error), "Not shown");
+    if (!(error instanceof api.ApiError)) throw error; // a bug: the browser's console has it, too
   }
   return undefined;
 }
@@ -103,7 +104,6 @@ function mark(one) {
 
 // The broker's clock counts, not this one: it is asked, and answers 401 once the token has expired.
 function watchExpiry({ expiry }) {
-  clearTimeout(expiryTimer);
   const inMs = Math.max(0, expiry * 1000 - Date.now()) + LATE_MS;
   if (inMs < TIMER_MS_MAX) expiryTimer = setTimeout(askExpiry, inMs);
 }

@@ -26,7 +26,7 @@ export async function messagesView({ params, query, signal }) {
   const here = `${topicHere}/messages`;
   const [stream, topic] = await Promise.all([read(above, { signal }), read(topicHere, { signal })]);
   const asked = askedOf(query);
-  const result = h("div", { "aria-live": "polite" });
+  const result = h("div");
   const form = startForm(asked, topic.partitions, (next) => {
     const place = `#${here}?${new URLSearchParams(next)}`;
     if (location.hash === place) load();
@@ -160,7 +160,7 @@ function around(polled, list, here, asked) {
     first > 0n ? link(at(first > step ? first - step : 0n), "Older") : null,
     last < BigInt(polled.current_offset) ? link(at(last + 1n), "Newer") : null,
   );
-  return [h("p", {}, summary), list, turns];
+  return [h("p", { role: "status" }, summary), list, turns];
 }
 
 /** Microseconds since 1970 of what a field for a local time holds. */

@@ -42,7 +42,7 @@ export async function overviewView({ signal }) {
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof ApiError)) throw error;
-        problems.push(error.message);
+        problems.push(error.isForbidden ? `You may not see the figures. ${error.message}` : error.message);
       }
     }
     said.textContent = [...new Set(problems)].join(" ");
