@@ -22,6 +22,7 @@ from iggy_broker.net.handlers.fetching import fetch
 from iggy_broker.net.p12 import check_life, check_owner, settled
 from iggy_broker.net.p12_requests import poll_of, serve_poll
 from iggy_broker.net.requests import forwarded
+from iggy_broker.net.session import deny
 from iggy_broker.net.targets import ReadTarget, poll_target
 from iggy_broker.net.waiting import Wish, asker, until_there
 from iggy_wire.codes import Command
@@ -63,6 +64,10 @@ class Ending(enum.Enum):
     NOW = "the shard stops, or the session ended"
 
 
+class CancelledByClient(Exception):
+    """Nothing was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request that may wait. `over` is done when it must wait no more."""
@@ -82,12 +87,12 @@ class Call:
     async def until_there(
         self, wishes: Sequence[tuple[ReadTarget, Wish]], least: int, wait_us: int
     ) -> list[int]:
-        """Wait; then Reject a request that is not to be served any more."""
+        """Wait; then Reject, or CancelledByClient, what is not to be served any more."""
         edge, session = self.edge, self.connection.session.number
         asks = [asker(edge.services, edge.links, *wish) for wish in wishes]
         there = await until_there(asks, least, wait_s=wait_us / _MICRO, over=self.over)
         if self.over.done() and self.over.result() is Ending.CANCELLED:
-            raise Deny(ErrorCode.TRANSIENT_NOT_ACCEPTED, "cancelled: nothing was read")
+            raise CancelledByClient
         if self.connection.session.number != session or not session:
             raise Deny(ErrorCode.UNAUTHENTICATED, "the session ended while the request waited")
         return there
@@ -99,6 +104,9 @@ async def serve_waiting(call: Call) -> Sequence[Part]:
     refusal: Reject
     try:
         return await WAITING[call.header.code](call)
+    except CancelledByClient:  # which counts as no refusal
+        commit = call.edge.services.replica.state.op
+        return (deny(call.header, ErrorCode.TRANSIENT_NOT_ACCEPTED, commit=commit),)
     except WireError as malformed:
         refusal = Deny(malformed.code, malformed.detail)
     except Reject as refused:
@@ -131,7 +139,7 @@ async def _wait_for_messages(call: Call) -> Sequence[Part]:
     there = await call.until_there(wishes, 1, request.wait_us)
     ids = [target.partition_id for target, n in zip(request.targets, there, strict=True) if n]
     reply = dispatch.reply(call.context, Answer(ReadyPartitions(tuple(ids)).encode()))
-    return (settled(reply, call.header),)
+    return (settled(reply, call.header, PartitionContext.of_request(call.frame)),)
 
 
 async def _fetch_messages(call: Call) -> Sequence[Part]:
@@ -157,7 +165,8 @@ async def _fetch_messages(call: Call) -> Sequence[Part]:
         commit=call.edge.services.replica.state.op,
         timestamp=call.header.timestamp,
     )
-    return (settled(reply, call.header) + head, *records)
+    known = PartitionContext.of_request(call.frame)
+    return (settled(reply, call.header, known) + head, *records)
 
 
 WAITING: Final[dict[int, Callable[[Call], Awaitable[Sequence[Part]]]]] = {

@@ -29,11 +29,12 @@ from iggy_broker.errors import CertificateError
 from iggy_broker.logs import event
 from iggy_broker.net.certificates import Pair
 from iggy_broker.net.edge import Edge
-from iggy_broker.net.quic_client import QuicClient, V08QuicClient
+from iggy_broker.net.quic_client import QuicClient, V08QuicClient, waiting_of
 from iggy_broker.net.quic_inside import can_send, kept_bytes, limit_streams, reached_offsets
 from iggy_broker.net.tls import ListenerTls
 from iggy_broker.net.v08.client import V08Layer
 from iggy_broker.net.wrapped import QUEUE_BYTES
+from iggy_wire.codes import Command
 from iggy_wire.v08 import frames
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 SPARE_STREAMS: Final = 16  # a client acknowledges an answer, which frees its stream, 25 ms late
 FIRST_WINDOW_BYTES: Final = 256 * 1024  # of a stream; what comes in order makes it grow
 NO_TIMEOUT_S: Final = 365 * 86_400.0  # in the place of none
+NOWHERE: Final = -1  # in the place of a stream, for a refusal of what is not to be answered
 PINGS_MAX: Final = 1  # of ours that wait for their echo
 
 _Address = tuple[Any, ...]
@@ -63,7 +65,8 @@ class QuicLayer(QuicConnectionProtocol):
         self._incoming: dict[int, bytearray | None] = {}  # half a frame by stream; None: served
         self._ready: deque[tuple[int, bytearray]] = deque()  # frames that wait for the client
         self._due: deque[int] = deque()  # streams whose requests are served, in that order
-        self._replies: deque[int] = deque()  # bytes to come of replies that were begun
+        self._aside: list[tuple[int, int]] = []  # requests that are answered in any order: streams
+        self._replies: deque[list[int]] = deque()  # stream of a reply that was begun, bytes to come
         self._writing: set[int] = set()  # streams with bytes that are not acknowledged, perhaps
         self._noted_bytes = 0  # of these, as counted last
         self._queue_bytes = max(QUEUE_BYTES, door.settings.send_window_bytes)
@@ -173,26 +176,43 @@ class QuicLayer(QuicConnectionProtocol):
         while self._ready and not self.is_paused and not self._is_over:
             stream, frame = self._ready.popleft()
             self._edge.landing.pool.let_go(len(frame))
-            self._due.append(stream)
+            self._place(stream, frame)
             self._upper.feed(memoryview(frame))
+
+    def _place(self, stream: int, frame: bytearray) -> None:
+        """Note where the answer to a request goes."""
+        knows = self._upper is self._client and self._client.session.dialect.is_p12
+        code, request = waiting_of(frame) if knows else (0, 0)
+        if code == Command.CANCEL_DEFERRED:
+            self._quic.send_stream_data(stream, b"", end_stream=True)  # it has none of its own
+            self.flush()
+        elif code:
+            self._aside.append((request, stream))
+        else:
+            self._due.append(stream)
 
     # -- replies -------------------------------------------------------------------------------
 
-    def begin_reply(self, size_bytes: int) -> None:
-        """So many of the bytes that come next are one reply."""
-        self._replies.append(size_bytes)
+    def begin_reply(self, size_bytes: int, request: int) -> None:
+        """So many of the bytes that come next are one reply, to the request of this number."""
+        aside = next((one for one in self._aside if one[0] == request), None)
+        if aside is not None:
+            self._aside.remove(aside)
+            stream = aside[1]
+        else:
+            stream = self._due.popleft() if self._due else NOWHERE
+        self._replies.append([stream, size_bytes])
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Bytes of the first reply that is not whole, for the first stream that is due."""
+        """Bytes of the first reply that is not whole."""
         if self._is_over:
             return
-        stream = self._due[0]
-        self._replies[0] -= len(data)
-        is_last = not self._replies[0]
+        stream = self._replies[0][0]
+        self._replies[0][1] -= len(data)
+        is_last = not self._replies[0][1]
         if is_last:
-            self._due.popleft()
             self._replies.popleft()
-        if can_send(self._quic, stream):
+        if stream != NOWHERE and can_send(self._quic, stream):
             self._quic.send_stream_data(stream, bytes(data), end_stream=is_last)
             self._writing.add(stream)
         self.flush()

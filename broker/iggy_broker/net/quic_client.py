@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from iggy_broker.net.connection import LOGIN_FRAME_BYTES_MAX, Connection
 from iggy_broker.net.edge import Edge
 from iggy_broker.net.outbox import Outbox, Part
+from iggy_broker.net.p12_waiting import WAITING
 from iggy_broker.net.session import Transport
 from iggy_broker.net.v08.client import Replies, V08Client, V08Layer
 from iggy_broker.net.wrapped import WrappedOutbox, size_of
-from iggy_wire.header import HEADER_BYTES
+from iggy_broker.storage.partition import FileRange
+from iggy_wire.codes import Command, FrameKind, Operation
+from iggy_wire.header import HEADER_BYTES, ZERO_16
 from iggy_wire.v08 import frames
 
 if TYPE_CHECKING:
     from iggy_broker.net.quic import QuicLayer
 
 FRAMES_MAX: Final = 4  # of the largest size, that a client may be sending at once
+
+_NUMBER: Final = Struct("<200xQ")  # of a reply: that of its request
+_REQUEST: Final = Struct("<60xB67x16s24xQB19xI")  # command, client | number, operation, code
+
+
+def waiting_of(frame: bytearray) -> tuple[int, int]:
+    """Code and number of a request that is answered in its own time, or never; else 0 and 0."""
+    command, client, request, operation, code = _REQUEST.unpack_from(frame)
+    is_right = command == FrameKind.REQUEST and client != ZERO_16
+    waits = operation == Operation.NON_REPLICATED and (
+        code in WAITING or code == Command.CANCEL_DEFERRED
+    )
+    return (code, request) if is_right and waits else (0, 0)
+
+
+def _answered(reply: Part) -> int:
+    """The number of the request that a reply is for; -1 if it is none of those."""
+    is_reply = not isinstance(reply, FileRange) and len(reply) >= HEADER_BYTES
+    return _NUMBER.unpack_from(reply)[0] if is_reply else -1  # type: ignore[arg-type]
 
 
 class QuicOutbox(WrappedOutbox):
@@ -33,12 +56,12 @@ class QuicOutbox(WrappedOutbox):
 
     def send(self, data: bytes | memoryview) -> None:
         """Send one reply. `data` is only lent."""
-        self._layer.begin_reply(len(data))
+        self._layer.begin_reply(len(data), _answered(data))
         super().send(data)
 
     def send_parts(self, parts: Sequence[Part]) -> None:
         """Send one reply that is in pieces."""
-        self._layer.begin_reply(sum(map(size_of, parts)))
+        self._layer.begin_reply(sum(map(size_of, parts)), _answered(parts[0]))
         super().send_parts(parts)
 
 

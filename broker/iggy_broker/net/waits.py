@@ -91,7 +91,7 @@ class Waits:
             refusal = Deny(ErrorCode.DEFERRED_POLL_CAPACITY_EXCEEDED, detail)
         if refusal is not None:
             known = PartitionContext.of_request(frame)
-            connection.tell(settled(dispatch.refuse(context, refusal), header, known))
+            connection.answer(settled(dispatch.refuse(context, refusal), header, known))
             return
         over: asyncio.Future[Ending] = edge.loop.create_future()
         counters.polls_waiting += 1
