@@ -329,6 +329,24 @@ def test_a_session_ends_with_its_user(broker: BrokerProcess, admin: Client) -> N
         assert client.bind(session).code == ErrorCode.UNAUTHENTICATED
 
 
+def test_a_topic_may_keep_its_partitions(client: P12Client) -> None:
+    stream, _ = made_topic(client)
+    fixed = _option("partition_resize_policy", "fixed")
+    made = client.read(requests.CreateTopic(stream, 2, "fixed", fixed))
+    assert made.topic.options == fixed
+    for name, code in (("fixed", ErrorCode.PARTITION_RESIZE_DISABLED), ("topic", 0)):
+        topic = Identifier(name)
+        for request in (
+            requests.CreatePartitions(stream, topic, 1),
+            requests.DeletePartitions(stream, topic, 1),
+        ):
+            answer = client.ask(request)
+            assert (answer.code, answer.committed) == (code, True)
+    derived = {one.key for one in client.read(requests.GetTopic(stream, topic)).topic.derived}
+    described = {one.key for one in client.read(requests.DescribeOptions(Scope.TOPIC)).options}
+    assert derived == described - {"name"}
+
+
 def test_a_stream_has_no_key_of_its_own(client: P12Client) -> None:
     for key, code in (
         (bytes(32), ErrorCode.STREAM_ENCRYPTION_UNAVAILABLE),

@@ -47,26 +47,15 @@ class Described:
     doc: str
 
 
-_TOPIC_FLAGS: Final[Mapping[str, Flag]] = {
-    "compression_algorithm": _NONE,
-    "message_expiry": _ANY_TIME,
-    "max_topic_size": _ANY_TIME,
-    "segment_size": _NONE,
-    "durability": _NONE,
-    "consumer_offset_durability": _NONE,
-    "messages_required_to_save": _NONE,
-    "size_of_messages_required_to_save": _NONE,
-    "preallocate_segments": _NONE,
-}
-_KNOWN: Final = {known.key: known for known in topic_options.CATALOGUE}
+_CHANGEABLE: Final = frozenset({"message_expiry", "max_topic_size"})
 _NAME: Final = Described("name", ValueKind.STRING, Flag.UPDATABLE, "The name.")
 
 DESCRIBED: Final[Mapping[Scope, tuple[Described, ...]]] = {
     Scope.TOPIC: (
         _NAME,
         *(
-            Described(key, _KNOWN[key].kind, flags, _KNOWN[key].doc)
-            for key, flags in _TOPIC_FLAGS.items()
+            Described(one.key, one.kind, _ANY_TIME if one.key in _CHANGEABLE else _NONE, one.doc)
+            for one in topic_options.P12_CATALOGUE
         ),
     ),
     Scope.STREAM: (

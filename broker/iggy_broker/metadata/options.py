@@ -38,6 +38,7 @@ PREALLOCATED_BYTES_MAX: Final = 64 << 30  # segment_size times partitions
 
 REPLICATED: Final = "replicated"
 PERSISTED: Final = "persisted"
+FIXED: Final = "fixed"
 COMPRESSION_CODES: Final = {"none": 1, "gzip": 2}
 
 
@@ -54,6 +55,7 @@ class TopicSettings(msgspec.Struct, frozen=True):
     messages_required_to_save: int
     size_of_messages_required_to_save_bytes: int
     preallocate_segments: bool
+    partition_resize_policy: str = "mutable"
 
     @property
     def persisted(self) -> bool:
@@ -194,7 +196,31 @@ CATALOGUE: Final = (
     ),
 )
 
-_BY_KEY: Final = {known.key: known for known in CATALOGUE}
+_RESIZE_POLICY: Final = Known(
+    "partition_resize_policy",
+    ValueKind.STRING,
+    "partition_resize_policy",
+    values.choice("mutable", FIXED),
+    updatable=False,
+    doc="Whether partitions may be added and deleted later: mutable, or fixed.",
+)
+_BY_KEY: Final = {known.key: known for known in (*CATALOGUE, _RESIZE_POLICY)}
+P12_CATALOGUE: Final = tuple(
+    _BY_KEY[key]
+    for key in (
+        "compression_algorithm",
+        "message_expiry",
+        "max_topic_size",
+        "segment_size",
+        "durability",
+        "consumer_offset_durability",
+        "partition_resize_policy",
+        "messages_required_to_save",
+        "size_of_messages_required_to_save",
+        "preallocate_segments",
+    )
+)
+"""Those that clients of protocol 0.12 are told of, in its order."""
 _ZERO_IS_ABSENT: Final = frozenset({"message_expiry", "max_topic_size"})
 
 
@@ -258,10 +284,12 @@ def settings_of(
 
 
 @functools.lru_cache(maxsize=REMEMBERED_MAX)
-def derived(options: Options, settings: TopicSettings) -> Options:
+def derived(
+    options: Options, settings: TopicSettings, catalogue: tuple[Known, ...] = CATALOGUE
+) -> Options:
     """The values in force for every key of the catalogue that was not given."""
     given = {option.key for option in options}
-    effective = {known.key: getattr(settings, known.field) for known in CATALOGUE}
+    effective = {known.key: getattr(settings, known.field) for known in catalogue}
     effective["durability"] = PERSISTED if settings.persisted else REPLICATED
     effective["consumer_offset_durability"] = (
         PERSISTED if settings.offsets_persisted else REPLICATED
@@ -269,13 +297,19 @@ def derived(options: Options, settings: TopicSettings) -> Options:
     return make_options({key: value for key, value in effective.items() if key not in given})
 
 
-def check_create(options: Options, node: TopicSettings, *, partitions_count: int) -> Options:
+def check_create(
+    options: Options,
+    node: TopicSettings,
+    *,
+    partitions_count: int,
+    catalogue: tuple[Known, ...] = CATALOGUE,
+) -> Options:
     """The options to store with a new topic, in order of their keys.
 
     Deny: UNSUPPORTED_OPTION_KEY, INVALID_OPTION_VALUE (with the key and the fix), or
     INVALID_TOPIC_SIZE for a size limit below one segment.
     """
-    kept = _check(options, updating=False)
+    kept = _check(options, catalogue, updating=False)
     settings = settings_of(kept, node)
     _check_topic_size(kept, settings)
     preallocated_bytes = settings.segment_size_bytes * partitions_count
@@ -287,7 +321,7 @@ def check_create(options: Options, node: TopicSettings, *, partitions_count: int
 
 def check_update(options: Options, present: Options, node: TopicSettings) -> Options:
     """The options to lay over those of a topic; refusals as for `check_create`."""
-    kept = _check(options, updating=True)
+    kept = _check(options, CATALOGUE, updating=True)
     _check_topic_size(kept, settings_of(present, node))
     return kept
 
@@ -299,12 +333,12 @@ def refuse_any(options: Options, scope: str) -> None:
         raise Deny(ErrorCode.UNSUPPORTED_OPTION_KEY, detail)
 
 
-def _check(options: Options, *, updating: bool) -> Options:
+def _check(options: Options, catalogue: tuple[Known, ...], *, updating: bool) -> Options:
     kept = []
     for option in options:
         known = _BY_KEY.get(option.key)
-        if known is None or (updating and not known.updatable):
-            legal = ", ".join(one.key for one in CATALOGUE if one.updatable or not updating)
+        if known not in catalogue or (updating and not known.updatable):
+            legal = ", ".join(one.key for one in catalogue if one.updatable or not updating)
             detail = f"option {option.key!r}: use one of {legal}"
             raise Deny(ErrorCode.UNSUPPORTED_OPTION_KEY, detail)
         value = _parsed(option)

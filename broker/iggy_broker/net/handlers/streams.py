@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from iggy_broker.errors import Deny
+from iggy_broker.errors import Deny, Reject
 from iggy_broker.metadata import catalogue, changes, model
 from iggy_broker.metadata import options as topic_options
 from iggy_broker.metadata.changes import AnyChange, Result
@@ -38,7 +38,7 @@ async def get_stream(context: Context, request: requests.GetStream) -> Answer:
     stream = services.replica.state.find_stream(request.stream.value)
     if stream is None:
         return Answer()
-    topics = tuple(_topic(services, one) for one in stream.topics_by_id())
+    topics = tuple(_topic(context, one) for one in stream.topics_by_id())
     return Answer(context.dialect.encode(replies.StreamDetails(_stream(services, stream), topics)))
 
 
@@ -72,7 +72,7 @@ async def get_topics(context: Context, request: requests.GetTopics) -> Answer:
     """The topics of a stream, ascending by id; none if there is no such stream."""
     services = context.services
     stream = services.replica.state.find_stream(request.stream.value)
-    topics = () if stream is None else tuple(_topic(services, t) for t in stream.topics_by_id())
+    topics = () if stream is None else tuple(_topic(context, t) for t in stream.topics_by_id())
     return Answer(context.dialect.encode(replies.Topics(topics)))
 
 
@@ -103,7 +103,10 @@ async def create_topic(context: Context, request: requests.CreateTopic) -> Answe
         request.name,
         request.partitions_count,
         topic_options.check_create(
-            request.options, node, partitions_count=request.partitions_count
+            request.options,
+            node,
+            partitions_count=request.partitions_count,
+            catalogue=_catalogue(context),
         ),
         topic_options.defaults_of(node),
     )
@@ -139,6 +142,7 @@ async def create_partitions(context: Context, request: requests.CreatePartitions
     count = request.partitions_count
     _check_partitions_count(count, least=1)
     stream, topic = request.stream.value, request.topic.value
+    _check_resizable(context, stream, topic)
     return await _change(context, changes.CreatePartitions(stream, topic, count))
 
 
@@ -147,6 +151,7 @@ async def delete_partitions(context: Context, request: requests.DeletePartitions
     count = request.partitions_count
     _check_partitions_count(count, least=1)
     stream, topic = request.stream.value, request.topic.value
+    _check_resizable(context, stream, topic)
     return await _change(context, changes.DeletePartitions(stream, topic, count))
 
 
@@ -173,6 +178,23 @@ def _check_partitions_count(count: int, *, least: int) -> None:
     if not least <= count <= model.PARTITIONS_PER_REQUEST_MAX:
         detail = f"partitions count {count}: ask for {least} to {model.PARTITIONS_PER_REQUEST_MAX}"
         raise Deny(ErrorCode.TOO_MANY_PARTITIONS, detail)
+
+
+def _catalogue(context: Context) -> tuple[topic_options.Known, ...]:
+    return topic_options.P12_CATALOGUE if context.dialect.is_p12 else topic_options.CATALOGUE
+
+
+def _check_resizable(context: Context, stream: model.Reference, topic: model.Reference) -> None:
+    """Reject where the topic was made to keep its partitions; what is missing is told later."""
+    services = context.services
+    found = services.replica.state.find_topic(stream, topic)
+    node = topic_options.node_settings(services.config)
+    if found is None:
+        return
+    settings = topic_options.settings_of_topic(found[1], node)
+    if settings.partition_resize_policy == topic_options.FIXED:
+        detail = f"topic {found[1].name!r} keeps its partitions: partition_resize_policy is fixed"
+        raise Reject(ErrorCode.PARTITION_RESIZE_DISABLED, detail)
 
 
 async def _submit(context: Context, change: AnyChange) -> Result:
@@ -203,7 +225,8 @@ def _stream(services: Services, stream: Stream) -> replies.Stream:
     )
 
 
-def _topic(services: Services, topic: Topic) -> replies.TopicHeader:
+def _topic(context: Context, topic: Topic) -> replies.TopicHeader:
+    services = context.services
     node = topic_options.node_settings(services.config)
     settings = topic_options.settings_of_topic(topic, node)
     totals = _totals(services, [topic])
@@ -218,14 +241,14 @@ def _topic(services: Services, topic: Topic) -> replies.TopicHeader:
         messages_count=totals.messages_count,
         name=topic.name,
         options=topic.options,
-        derived=topic_options.derived(topic.options, settings),
+        derived=topic_options.derived(topic.options, settings, _catalogue(context)),
     )
 
 
 def _details(context: Context, topic: Topic) -> bytes:
     services = context.services
     partitions = tuple(_partition(services, partition) for partition in topic.partitions)
-    return context.dialect.encode(replies.TopicDetails(_topic(services, topic), partitions))
+    return context.dialect.encode(replies.TopicDetails(_topic(context, topic), partitions))
 
 
 def _partition(services: Services, partition: Partition) -> PartitionInfo:

@@ -94,7 +94,8 @@ COMMANDS: Final[dict[int, Row]] = {
 def _catalog(services: Services, scope: Scope) -> replies_p12.Catalog:
     """As P12 has it. What is always given has no default, and what only creation takes no flag."""
     if scope is Scope.TOPIC:
-        in_force = topic_options.derived((), topic_options.node_settings(services.config))
+        node = topic_options.node_settings(services.config)
+        in_force = topic_options.derived((), node, topic_options.P12_CATALOGUE)
     else:
         in_force = STREAM_DERIVED
     defaults = {option.key: option.value for option in in_force}
