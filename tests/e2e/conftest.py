@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,6 @@ PROJECT_IMAGES = ("broker", "operator", "spark")
 TIMEOUT_S = 300.0
 LAST = "test_rights.py"
 FAILED = pytest.StashKey[bool]()
-FIGURES = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -228,22 +227,3 @@ def store(machine_address: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("store")
     with running_object_store(folder, host=machine_address) as found:
         yield found
-
-
-@pytest.fixture(scope="session")
-def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Notes one line of what was seen; they are printed below the run."""
-    return request.config.stash[FIGURES].append
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES] = []
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    if figures := config.stash.get(FIGURES, []):
-        terminalreporter.section("measured")
-    for line in figures:
-        terminalreporter.write_line(line)
