@@ -286,6 +286,16 @@ def test_answers_have_the_shapes_of_the_description(http: HttpClient, topic: str
     assert checked >= 15
 
 
+def test_clients_up_to_08_find_the_replication_factor_of_a_topic(
+    http: HttpClient, topic: str
+) -> None:
+    stream = topic.removesuffix("/topics/t")
+
+    assert http.get(topic)["replication_factor"] == 1
+    assert http.get(f"{stream}/topics")[0]["replication_factor"] == 1
+    assert http.get(stream)["topics"][0]["replication_factor"] == 1
+
+
 def test_requests_are_counted_over_all_shards(broker: BrokerProcess, http: HttpClient) -> None:
     def asked() -> int:
         text = http.ask("GET", "/metrics").body.decode()

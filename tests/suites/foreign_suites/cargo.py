@@ -34,3 +34,13 @@ def run(arguments: list[str], *, folder: Path, log: Path) -> None:
             timeout=BUILD_S_MAX,
             check=True,
         )
+
+
+def installed(version: str, log: Path) -> Path:
+    """The program of the crate `iggy-cli`, built if it is not there. Errors: those of `run`."""
+    root = cache() / f"cli-{version}"
+    program = root / "bin" / "iggy"
+    if not program.exists():
+        options = ["--debug", "--locked", "--root", str(root)]
+        run(["install", *options, f"iggy-cli@{version}"], folder=cache(), log=log)
+    return program

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from foreign_suites import cargo
 from foreign_suites.broker import PASSWORD, TCP_PORT, USERNAME, default_broker, health
-from foreign_suites.places import cache
 from foreign_suites.results import Outcome, Result
 
 NAME = "cli"
@@ -104,12 +103,7 @@ STEPS = (
 def run(folder: Path, known: Mapping[str, str], *, keyword: str | None) -> list[Result]:
     """Install the program if it is not there, and run the steps. They need each other."""
     del known
-    root = cache() / f"cli-{VERSION}"
-    program = root / "bin" / "iggy"
-    if not program.exists():
-        options = ["--debug", "--locked", "--root", str(root)]
-        command = ["install", *options, f"iggy-cli@{VERSION}"]
-        cargo.run(command, folder=folder, log=folder / "build.txt")
+    program = cargo.installed(VERSION, folder / "build.txt")
     with default_broker(folder) as broker:
         found = list(_run(program, folder))
     found += health(broker)

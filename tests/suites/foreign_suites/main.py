@@ -14,8 +14,9 @@ from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Protocol
 
-from foreign_suites import cli_suite, places, python_suite, rust_suite, table
+from foreign_suites import cli_suite, matrix_suite, places, python_suite, rust_suite, table
 from foreign_suites.broker import PortTaken
+from foreign_suites.matrix import page
 from foreign_suites.results import Judged, Result, judge, known_failures
 
 
@@ -32,7 +33,7 @@ class Suite(Protocol):
         """Run it against a fresh broker, with logs in `folder`; the tests known to fail help."""
 
 
-_ALL: tuple[Suite, ...] = (python_suite, rust_suite, cli_suite)
+_ALL: tuple[Suite, ...] = (python_suite, rust_suite, cli_suite, matrix_suite)
 SUITES = {suite.NAME: suite for suite in _ALL}
 
 
@@ -41,7 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         with places.alone():
-            return _run_all(options.suites or list(SUITES), options.keyword)
+            code = _run_all(options.suites or list(SUITES), options.keyword)
+            if options.record:
+                page.record(places.cache() / "runs" / matrix_suite.NAME / matrix_suite.CELLS)
+            return code
     except (places.Busy, PortTaken, CalledProcessError) as error:
         sys.stderr.write(f"interop: {error}\n")
         return 2
@@ -78,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     names = ", ".join(SUITES)
     parser.add_argument("suites", nargs="*", metavar="SUITE", type=_name, help=f"{names}, or all")
     parser.add_argument("-k", dest="keyword", help="only tests that match, as pytest means it")
+    parser.add_argument(
+        "--record", action="store_true", help="write the matrix into docs/compatibility.md"
+    )
     return parser
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from iggy_broker.net.http.bodies import UserHeader
 from iggy_broker.net.http.sizes import size_text
@@ -55,7 +55,7 @@ class Stream(Struct, frozen=True):
 
 
 class Topic(Struct, frozen=True):
-    """A topic in a list."""
+    """A topic in a list. Clients up to 0.8 need `replication_factor`, others leave it out."""
 
     id: int
     created_at: int
@@ -67,6 +67,7 @@ class Topic(Struct, frozen=True):
     messages_count: int
     partitions_count: int
     options: dict[str, OptionValue]
+    replication_factor: int | UnsetType = UNSET
 
 
 class StreamDetails(Struct, frozen=True):
@@ -107,6 +108,7 @@ class TopicDetails(Struct, frozen=True):
     partitions_count: int
     partitions: list[Partition]
     options: dict[str, OptionValue]
+    replication_factor: int | UnsetType = UNSET
 
 
 class Confirmation(Struct, frozen=True):
@@ -230,6 +232,7 @@ def topic(one: replies.TopicHeader, *, is_strict: bool) -> Topic:
         one.messages_count,
         one.partitions_count,
         options(one.options, one.derived, is_strict=is_strict),
+        UNSET if is_strict else 1,
     )
 
 
