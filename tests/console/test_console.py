@@ -86,6 +86,11 @@ def test_create_send_browse_and_delete(console: Console, http: HttpClient) -> No
 
     browser.click("orders")
     browser.expect_heading("Topic orders")
+    browser.click("Delete partitions")
+    browser.fill("Type the name", "orders")
+    browser.click("Delete", inside="dialog")
+    browser.wait(lambda: not browser.has("Browse partition 2") or None, "partition less")
+    assert http.get("/streams/shop/topics/orders")["partitions_count"] == 2
     browser.click("Delete")
     browser.expect("Delete topic orders?")
     browser.fill("Type the name", "order")

@@ -44,7 +44,12 @@ export async function topicView({ params, signal, reload }) {
       ["Compression", topic.compression_algorithm],
       ["Created", time(topic.created_at)],
     ]),
-    heading("h2", "Partitions", button("Add partitions", addPartitions)),
+    heading(
+      "h2",
+      "Partitions",
+      button("Add partitions", addPartitions),
+      button("Delete partitions", removePartitions, { class: "danger" }),
+    ),
     partitionTable(topic.partitions, here),
     heading("h2", "Consumer groups", button("Create a group", createGroup)),
     groupTable(groups, { here, stream: stream.name, topic: topic.name, signal }),
@@ -64,6 +69,21 @@ export async function topicView({ params, signal, reload }) {
       ],
       action: "Add",
       run: ({ count }) => change("POST", `${here}/partitions`, { partitions_count: Number(count) }),
+    });
+    if (isDone) reload();
+  }
+
+  async function removePartitions() {
+    const isDone = await ask({
+      title: "Delete partitions?",
+      text: "Those with the highest numbers go, with their messages, for good.",
+      fields: [
+        { name: "count", label: "How many", type: "number", value: 1, min: 1, max: PARTITIONS_MAX, required: true },
+      ],
+      action: "Delete",
+      isDanger: true,
+      typed: topic.name,
+      run: ({ count }) => change("DELETE", `${here}/partitions`, undefined, { partitions_count: count }),
     });
     if (isDone) reload();
   }
