@@ -27,3 +27,10 @@ def return_large_blocks() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
         mallopt(_M_TRIM_THRESHOLD, TRIMMED_BYTES_MIN)
+
+
+def return_what_is_free() -> None:
+    """Also what is between blocks in use, after work that does not come again."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)

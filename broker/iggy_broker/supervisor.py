@@ -30,7 +30,7 @@ from iggy_broker.clock import Clock, SystemClock
 from iggy_broker.config import Config
 from iggy_broker.cores import usable_cores
 from iggy_broker.errors import CertificateError
-from iggy_broker.heap import return_large_blocks
+from iggy_broker.heap import return_large_blocks, return_what_is_free
 from iggy_broker.logs import event
 from iggy_broker.metadata import recovery
 from iggy_broker.metadata.journal import Journal, JournalFull
@@ -58,7 +58,7 @@ from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
 from iggy_broker.storage.partition_table import PartitionTable
 from iggy_broker.storage.removal import remove_leftovers
 from iggy_broker.surroundings import SIGNALS
-from iggy_broker.transports import HttpSecrets, modules_of
+from iggy_broker.transports import HttpSecrets, import_for
 from iggy_wire import kernel
 from iggy_wire.dialect import P11, version_text
 from iggy_wire.sealing import Keyring
@@ -109,9 +109,9 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     counters = SharedCounters(shards_count)
     broker = _Broker(config, shards_count, counters, lock, {}, keys)
     plans, bound, lifeline = _plans(broker, state, log)
-    for name in modules_of(config):  # before the fork, to be shared
-        importlib.import_module(name)
+    import_for(config)  # before the fork, to be shared
     gc.collect()
+    return_what_is_free()
     gc.freeze()
     for plan in plans:
         _fork(broker, plan, plans, lifeline=lifeline)

@@ -7,10 +7,12 @@ supervisor has imported it before the fork, so that the shards share it.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from iggy_broker import lean_imports
 from iggy_broker.config import Config
 from iggy_broker.metrics import SharedCounters
 from iggy_broker.net.context import Services
@@ -19,15 +21,21 @@ from iggy_broker.net.v08.first_contact import FirstContact, FirstTlsContact
 from iggy_broker.surroundings import Surroundings
 
 
-def modules_of(config: Config) -> list[str]:
-    """What is to be imported for what is on."""
+def import_for(config: Config) -> None:
+    """Import what is needed for what is on."""
+    if config.http.enabled or config.monitoring.enabled:
+        lean_imports.import_aiohttp()
+    if config.quic.enabled:
+        lean_imports.import_aioquic()
     wanted = {
         "iggy_broker.net.websocket": config.websocket.enabled,
         "iggy_broker.net.quic": config.quic.enabled,
         "iggy_broker.net.http.server": config.http.enabled,
         "iggy_broker.net.monitoring": config.monitoring.enabled,
     }
-    return [name for name, is_wanted in wanted.items() if is_wanted]
+    for name, is_wanted in wanted.items():
+        if is_wanted:
+            importlib.import_module(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiohttp.web import BaseRequest, Response
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response
 
 from iggy_broker.errors import Reject
 from iggy_broker.net.http import bodies

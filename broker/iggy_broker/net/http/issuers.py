@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import aiohttp
 import jwt
 import msgspec
+from aiohttp.client_exceptions import ClientError
 
 from iggy_broker.config_issuers import TrustedIssuer
 from iggy_broker.logs import event
@@ -151,7 +151,7 @@ class _Keys:
         try:
             self._known = keys_of(await self._fetch(self._url))
             self._fetched_s = asyncio.get_running_loop().time()
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except (ClientError, TimeoutError, OSError, ValueError) as error:
             told = event("keys_not_fetched", url=self._url)
             what = str(error) or type(error).__name__
             logger.warning("! keys of an issuer of tokens: %s", what, extra=told)
@@ -181,6 +181,8 @@ def keys_of(data: bytes) -> dict[str, Key]:
 
 async def fetch(url: str) -> bytes:
     """What is at a URL. aiohttp.ClientError, TimeoutError, ValueError: it cannot be had."""
+    import aiohttp  # its client: few brokers need it
+
     timeout = aiohttp.ClientTimeout(total=FETCH_S)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,

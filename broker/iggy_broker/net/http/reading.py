@@ -17,7 +17,7 @@ from iggy_broker.net.http.problems import (
 from iggy_broker.net.http.replies import Reply
 
 if TYPE_CHECKING:
-    from aiohttp.web import BaseRequest
+    from aiohttp.web_request import BaseRequest
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE: Final = (("connection", "close"),)

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aiohttp.web import BaseRequest, RequestHandler, Response, Server, StreamResponse
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response, StreamResponse
+from aiohttp.web_server import Server
 
 from iggy_broker.logs import event
 from iggy_broker.net.http import (
