@@ -197,7 +197,9 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [pytest.param("before the rows", marks=pytest.mark.long), "before the commit"]
+)
 def test_a_job_that_is_killed_writes_everything_once(
     spark: SparkSession, topic: Topic, setup: Setup, scene: Scene, step: str
 ) -> None:

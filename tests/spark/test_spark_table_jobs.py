@@ -116,8 +116,16 @@ def run_until_it_dies(setup: Setup, point: str) -> int:
 
 
 @pytest.mark.timeout(900)  # a Java and a Spark start for each
-@pytest.mark.parametrize("lake", TWO, indirect=True)
-@pytest.mark.parametrize("point", ["between", "after"])
+@pytest.mark.parametrize(
+    ("lake", "point"),
+    [
+        ("delta", "between"),
+        ("iceberg sql", "after"),
+        pytest.param("delta", "after", marks=pytest.mark.long),
+        pytest.param("iceberg sql", "between", marks=pytest.mark.long),
+    ],
+    indirect=["lake"],
+)
 def test_a_job_that_is_killed_around_its_commit_makes_no_double_and_no_gap(
     spark: SparkSession, topic: Topic, setup: Setup, lake: Lake, point: str
 ) -> None:
