@@ -71,7 +71,7 @@ def held(rollout: Rollout, running: Object | None, facts: CertificateFacts | Non
         return rollout
     if not rollout.restart and running is not None and _is_same(running, rollout.manifest):
         return rollout
-    waiting = (*rollout.waiting, facts.problem.message)
+    waiting = (*rollout.waiting, f"what waits for a certificate ({facts.problem.message})")
     return replace(
         rollout, step="Keep", restarts=False, restart=False, waiting=waiting, is_release=False
     )
