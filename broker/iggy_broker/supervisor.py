@@ -60,7 +60,7 @@ from iggy_broker.storage.removal import remove_leftovers
 from iggy_broker.surroundings import SIGNALS
 from iggy_broker.transports import HttpSecrets, import_for
 from iggy_wire import kernel
-from iggy_wire.dialect import P11, version_text
+from iggy_wire.dialect import SERVED
 from iggy_wire.sealing import Keyring
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def _introduce(config: Config) -> None:
         extra=event(
             "starting",
             version=__version__,
-            protocol=version_text(P11.version),
+            protocol=SERVED,
             python=platform.python_version(),
             system=platform.platform(),
             kernel="compiled" if kernel.COMPILED else "python",

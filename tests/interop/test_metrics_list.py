@@ -170,7 +170,7 @@ def test_probes_are_counted_and_build_and_limits_are_told(broker: BrokerProcess)
     assert one == 1
     told = dict(build)
     assert told["kernel"] in ("compiled", "python")
-    assert told["protocol"] == "0.11.0"
+    assert told["protocol"] == "0.11.0 0.12.0 0.12.1 0.12.2"
     used = found.sum("iggy_disk_usage_bytes") + found.sum("iggy_disk_free_bytes")
     assert 0 < used <= found.sum("iggy_disk_total_bytes")
     assert found.sum("iggy_limit_bytes", of="buffers_in_use") == 512 * 1024 * 1024

@@ -39,6 +39,7 @@ __all__ = [
     "P12_0",
     "P12_1",
     "P12_2",
+    "SERVED",
     "VERSION_MAX",
     "VERSION_MIN",
     "Dialect",
@@ -168,6 +169,9 @@ P12_1: Final = Dialect("P12", VERSION_0_12_1, _LATER_REQUESTS, _P12_REPLIES, IN_
 P12_2: Final = Dialect("P12", VERSION_0_12_2, _LATER_REQUESTS, _PLACED_REPLIES, IN_P12_WITH_NODES)
 
 DIALECTS: Final = (P11, P12_0, P12_1, P12_2)
+SERVED: Final = " ".join(version_text(dialect.version) for dialect in DIALECTS)
+"""All versions, for people."""
+
 _BY_VERSION: Final = {dialect.version: dialect for dialect in DIALECTS}
 
 # What a refusal of a version names as accepted, packed. Not all in between is: 0.11.1 has a part of

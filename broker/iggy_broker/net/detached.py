@@ -12,7 +12,7 @@ from typing import Final
 
 from iggy_broker.net.session import Session
 
-SESSIONS_MAX: Final = 8192  # per shard; beyond, the one that waits for longest is over
+SESSIONS_MAX: Final = 4096  # per shard; beyond, the one that waits for longest is over
 
 
 class Detached:

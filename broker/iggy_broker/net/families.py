@@ -19,7 +19,7 @@ from iggy_broker.net.peers import IN_FLIGHT_BYTES_MAX, QUEUED_BYTES_MAX
 from iggy_broker.net.unsent import UNSENT_BYTES_MAX
 from iggy_broker.storage.index_cache import INDEX_CACHE_BYTES_MAX
 from iggy_wire import kernel
-from iggy_wire.dialect import P11, version_text
+from iggy_wire.dialect import SERVED
 
 if TYPE_CHECKING:
     from iggy_broker.net.context import Services
@@ -87,7 +87,7 @@ def of_broker(services: Services, silent: int) -> Iterator[Family]:
     build = labels(
         version=__version__,
         python=platform.python_version(),
-        protocol=version_text(P11.version),
+        protocol=SERVED,
         kernel="compiled" if kernel.COMPILED else "python",
     )
     name = "iggy_build_info"
