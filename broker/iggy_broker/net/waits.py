@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iggy_broker.net.outbox import Part
 
 WAITS_PER_CONNECTION_MAX: Final = 64  # as many as official clients send at once
-WAITS_MAX: Final = 16_384  # per shard, of about 4 KiB each
+WAITS_MAX: Final = 8_192  # per shard, of about 10 KiB each
 
 
 class _Waiting(NamedTuple):

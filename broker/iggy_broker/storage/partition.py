@@ -178,21 +178,21 @@ class Partition:
         code = kernel.admit(batch, self.partition_id, base_offset, timestamp_us)
         if code:
             raise Reject(ErrorCode(code), "the batch is not as Iggy protocol 0.11 wants it")
-        if self.window is not None:
-            new = self.window.fresh(batch)
-            if new is None:
-                self.must_wait = self._persisted
-                return NOTHING_NEW
-            batch = new
-        (count,) = _COUNT.unpack_from(batch, _COUNT_AT)
+        new = batch if self.window is None else self.window.fresh(batch)
+        if new is None:
+            self.must_wait = self._persisted
+            return NOTHING_NEW
+        (count,) = _COUNT.unpack_from(new, _COUNT_AT)
         segments_count = len(log.segments)
-        log.append(batch, count, timestamp_us)
+        log.append(new, count, timestamp_us)
         if self.window is not None:
             self.window.stored(timestamp_us)
         if len(log.segments) != segments_count:
             self._rolled()
-        self.must_wait = self._persisted or self._is_due()
-        visible = log.synced_next_offset if self._persisted else log.next_offset
+        if self._persisted:
+            self.must_wait, visible = True, log.synced_next_offset
+        else:
+            self.must_wait, visible = self._is_due(), log.next_offset
         self._slot.appended(log.size_bytes, log.next_offset, visible)
         if self.watches:
             wake(self.watches, visible)
