@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from iggy_client import Client, ClientError, SessionLostError
+from iggy_client import Client, ClientError, SessionLostError, calls
+from iggy_client.ahead import AheadClient
+from iggy_client.session import Call
 from iggy_spark.errors import BrokerRefused, BrokerUnavailable, CorruptReply
 from iggy_spark.login import Login
 from iggy_spark.offsets import OFFSET_MAX, Incarnation, Kept, TopicState
@@ -40,7 +43,7 @@ _LOGIN = frozenset(
         ErrorCode.PERSONAL_ACCESS_TOKEN_EXPIRED,
     )
 )
-_clients: dict[tuple[object, ...], Client] = {}
+_clients: dict[tuple[object, ...], AheadClient] = {}
 
 
 class Reach(Protocol):
@@ -84,7 +87,22 @@ class Calls:
         """The connection as it is: another object after a loss, None as long as there is none."""
         return _clients.get(self._key)
 
-    def _client(self) -> Client:
+    def ask(self, call: Call[T]) -> Callable[[], T]:
+        """Send a command that may be done twice; what this returns waits for its answer.
+
+        Raises, when the answer is taken: as `call`.
+        """
+        asked, answer = _clients.get(self._key), None
+        if asked is not None:
+            with suppress(OSError):  # a lost broker shows again when the answer is taken
+                answer = asked.ask(call)
+
+        def take(client: Client) -> T:
+            return answer() if answer is not None and client is asked else client.call(call)
+
+        return lambda: self.call(take)
+
+    def _client(self) -> AheadClient:
         client = _clients.get(self._key)
         if client is None:
             client = connect(self._reach, reuse_memory=True)
@@ -173,17 +191,24 @@ class Connection(Calls):
 
     def poll(self, partition: int, strategy: PollingStrategy, *, count: int) -> Polled:
         """Messages of one partition; stores no offset."""
-        options = self._options
-        return self.call(
-            lambda client: client.poll(
-                options.stream,
-                options.topic,
-                partition,
-                consumer=Consumer.plain(READER_NAME),
-                strategy=strategy,
-                count=count,
-                auto_commit=False,
-            )
+        call = self._poll(partition, strategy, count)
+        return self.call(lambda client: client.call(call))
+
+    def ask_poll(
+        self, partition: int, strategy: PollingStrategy, *, count: int
+    ) -> Callable[[], Polled]:
+        """The same, asked now and answered when what this returns is called."""
+        return self.ask(self._poll(partition, strategy, count))
+
+    def _poll(self, partition: int, strategy: PollingStrategy, count: int) -> Call[Polled]:
+        return calls.poll(
+            self._options.stream,
+            self._options.topic,
+            partition,
+            consumer=Consumer.plain(READER_NAME),
+            strategy=strategy,
+            count=count,
+            auto_commit=False,
         )
 
     def stored(self, group: str, partition: int) -> int | None:
@@ -236,7 +261,7 @@ def topic_names(reach: Reach) -> list[TopicName]:
     return Calls(reach).call(look)
 
 
-def connect(options: Reach, *, reuse_memory: bool = False) -> Client:
+def connect(options: Reach, *, reuse_memory: bool = False) -> AheadClient:
     """A new connection to the first server that answers, logged in.
 
     Raises:
@@ -253,10 +278,10 @@ def connect(options: Reach, *, reuse_memory: bool = False) -> Client:
     raise failure
 
 
-def _logged_in(server: str, login: Login, *, reuse_memory: bool) -> Client:
+def _logged_in(server: str, login: Login, *, reuse_memory: bool) -> AheadClient:
     secret = login.read()
     tls = None if login.tls is None else login.tls.read()
-    client = Client(server, timeout_s=CONNECT_TIMEOUT_S, reuse_memory=reuse_memory, tls=tls)
+    client = AheadClient(server, timeout_s=CONNECT_TIMEOUT_S, reuse_memory=reuse_memory, tls=tls)
     try:
         if isinstance(secret, str):
             client.login_with_token(secret, context=login.client_name)

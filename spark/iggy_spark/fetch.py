@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from iggy_wire.replies import Polled
 
 FIRST_POLL_MESSAGES = 500  # before the size of a message is known
 TAIL_GRACE_S = 2.0  # how long a partition may look shorter than planned before that is a loss
+SLOW_S = 5.0  # who takes so long for one reply is not read ahead for
 PAUSE_S = 0.02  # between polls of an end that is written but not yet shown
 
 Elsewhere = Callable[[int, int], Iterable[Columns]]
@@ -53,21 +54,19 @@ class RangeFetch:
     def __iter__(self) -> Iterator[Columns]:
         """Columns in offset order, together exactly the range, minus what is counted as lost."""
         local = self._local(self._check_incarnation())
-        # The next reply is asked for while Spark takes the current one. One thread, so the
-        # connection is in one pair of hands at a time.
         if self._wanted.count:
-            with ThreadPoolExecutor(1) as ahead:
-                yield from self._in_order(ahead, local)
+            yield from self._in_order(local)
         # A topic that was recreated between the plan and now has other messages under these
         # offsets. Whoever consumes this iterator makes nothing visible before it ends.
         self._check_incarnation()
 
-    def _in_order(self, ahead: Executor, local: int) -> Iterator[Columns]:
+    def _in_order(self, local: int) -> Iterator[Columns]:
         at, end = self._wanted.first, self._wanted.end
         waiting_since: float | None = None
-        coming = ahead.submit(self._poll, at)
+        took_s = 0.0
+        coming = self._ask(at)
         while at < end:
-            polled = coming.result()
+            polled = coming()
             if polled.count:
                 waiting_since = None
                 columns = self._columns(polled.region)
@@ -89,14 +88,19 @@ class RangeFetch:
                 else:
                     time.sleep(PAUSE_S)
             if at < end:
-                coming = ahead.submit(self._poll, at)
+                coming = self._ask(at, ahead=took_s < SLOW_S)
             if polled.count and columns.count:
+                began = time.monotonic()
                 yield columns
+                took_s = time.monotonic() - began
 
-    def _poll(self, at: int) -> Polled:
+    def _ask(self, at: int, *, ahead: bool = True) -> Callable[[], Polled]:
+        """The next reply is on its way while Spark takes the current one: the kernel keeps it. To
+        one who is slow it would not matter, and the broker might give up on us.
+        """
         count = min(self._count, self._wanted.end - at)
-        strategy = PollingStrategy.offset(at)
-        return self._connection.poll(self._wanted.partition, strategy, count=count)
+        poll = self._connection.ask_poll if ahead else partial(partial, self._connection.poll)
+        return poll(self._wanted.partition, PollingStrategy.offset(at), count=count)
 
     def _columns(self, region: Buffer) -> Columns:
         try:

@@ -32,6 +32,7 @@ class Log:
     end: int = 100
     incarnations: list[Incarnation] = field(default_factory=lambda: [INCARNATION])
     change: Callable[[bytes], bytes] = lambda data: data
+    asked: list[int] = field(default_factory=list)  # ahead
 
     def topic_state(self) -> TopicState:
         now = self.incarnations.pop(0) if len(self.incarnations) > 1 else self.incarnations[0]
@@ -49,6 +50,12 @@ class Log:
         chosen = kernel.select(whole, at, count)
         data = chosen.head + whole[chosen.start : chosen.end] + chosen.tail
         return Polled(3, self.end - 1, chosen.count, self.change(data))
+
+    def ask_poll(
+        self, partition: int, strategy: PollingStrategy, *, count: int
+    ) -> Callable[[], Polled]:
+        self.asked.append(strategy.value)
+        return lambda: self.poll(partition, strategy, count=count)
 
 
 def read(
@@ -69,6 +76,15 @@ def read(
 
 def test_exactly_the_range_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(monkeypatch, Log(), 7, 93) == (list(range(7, 93)), 0)
+
+
+def test_who_is_slow_is_not_read_ahead_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, slow = Log(), Log()
+    read(monkeypatch, quick, 0, 100)
+    monkeypatch.setattr(fetch, "SLOW_S", 0)
+
+    assert read(monkeypatch, slow, 0, 100) == (list(range(100)), 0)
+    assert (quick.asked, slow.asked) == (list(range(0, 100, 10)), [0])
 
 
 def test_a_gap_at_the_start_is_named_or_counted(monkeypatch: pytest.MonkeyPatch) -> None:

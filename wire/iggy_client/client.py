@@ -19,6 +19,7 @@ from iggy_client.membership import MembershipMethods
 from iggy_client.session import (
     RETRY_PAUSE_S,
     Call,
+    Pending,
     Session,
     login_request,
     logout_request,
@@ -344,8 +345,11 @@ class Client(AccessMethods, MembershipMethods):
     def _exchange(self, request: Request) -> memoryview:
         pending = self._session.start(request)
         started = time.monotonic()
+        return self._answer(pending, self._link.exchange(pending.parts), started)
+
+    def _answer(self, pending: Pending, frame: memoryview, started: float) -> memoryview:
+        """What `frame` answers; `pending` is sent again for as long as it may be."""
         while True:
-            frame = self._link.exchange(pending.parts)
             if not self._reuse_memory:
                 frame = self._link.keep(frame)
             try:
@@ -358,6 +362,7 @@ class Client(AccessMethods, MembershipMethods):
             except LinkError:
                 self.close()
                 raise
+            frame = self._link.exchange(pending.parts)
 
     def _drop_after(self, error: ClientError) -> None:
         """An eviction may have come unasked, with the reply still behind it."""

@@ -49,18 +49,31 @@ class Link:
 
     def exchange(self, parts: Sequence[Buffer]) -> memoryview:
         """Send `parts`, wait for one frame: valid until the next call, `keep` makes it last."""
-        if not self.is_open:
-            raise LinkError(f"the connection to {self.address} is closed: call reconnect()")
+        self._check_open()
         try:
             self._send(parts)
             return self._receive()
         except BaseException as error:
-            # Even when merely interrupted: the reply on its way would answer the next request.
-            self.close()
-            explained = self._explained(error, sum(len(part) for part in parts))
-            if explained is error:
-                raise
-            raise explained from error
+            self._fail(error, parts)
+            raise
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """The first half of an exchange; `receive` is the other."""
+        self._check_open()
+        try:
+            self._send(parts)
+        except BaseException as error:
+            self._fail(error, parts)
+            raise
+
+    def receive(self) -> memoryview:
+        """The second half of an exchange."""
+        self._check_open()
+        try:
+            return self._receive()
+        except BaseException as error:
+            self._fail(error, ())
+            raise
 
     def keep(self, frame: memoryview) -> memoryview:
         """The frame of the last exchange, in memory that no later one writes to."""
@@ -70,6 +83,17 @@ class Link:
         """Close the connection. May be repeated."""
         self.is_open = False
         self._socket.close()
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise LinkError(f"the connection to {self.address} is closed: call reconnect()")
+
+    def _fail(self, error: BaseException, parts: Sequence[Buffer]) -> None:
+        # Even when merely interrupted: the reply on its way would answer the next request.
+        self.close()
+        explained = self._explained(error, sum(len(part) for part in parts))
+        if explained is not error:
+            raise explained from error
 
     def _send(self, parts: Sequence[Buffer]) -> None:
         if self._is_encrypted:
