@@ -101,6 +101,22 @@ def test_a_message_that_does_not_fit_is_told_and_not_committed(
         assert fetched(reader.answer())[1] == {number: [bytes(5_000)]}
 
 
+def test_a_batch_that_does_not_fit_comes_in_parts(
+    reader: WaitingClient, writer: WaitingClient
+) -> None:
+    sent = [bytes([n]) * 1_000 for n in range(10)]
+    writer.append(1, *sent)
+    found: list[bytes] = []
+
+    while len(found) < len(sent):
+        reader.fetch([reader.target(1, max_bytes=4_000)], max_bytes=4_000, auto_commit=True)
+        reply, by_partition = fetched(reader.answer())
+        assert by_partition[1] and len(reply.records) <= 4_000
+        found += by_partition[1]
+
+    assert found == sent
+
+
 def test_an_error_is_its_partition_s_alone(reader: WaitingClient, writer: WaitingClient) -> None:
     for number in EVERY:
         writer.append(number, b"a")

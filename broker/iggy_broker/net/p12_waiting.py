@@ -128,7 +128,7 @@ async def _poll_deferred(call: Call) -> Sequence[Part]:
 
 
 async def _wait_for_messages(call: Call) -> Sequence[Part]:
-    """Which partitions have messages. A wait of no time asks only those that answer at once."""
+    """Which partitions have messages."""
     request = WaitForMessages.decode(call.body)
     _check_topic(call, request)
     reads = [_read_target(call, request, target) for target in request.targets]

@@ -62,8 +62,11 @@ async def until_there(
 ) -> list[int]:
     """How many messages each partition is known to have when all have `least`, or time is up.
 
-    What is told is at most what is there. Returns at once when `over` is done.
+    What is told is at most what is there. Returns at once when `over` is done. With no time to
+    wait, each says what it has.
     """
+    if not wait_s:
+        return await asyncio.gather(*(ask(-1) for ask in asks))
     loop = asyncio.get_running_loop()
     until_s = loop.time() + wait_s
     there = [0] * len(asks)

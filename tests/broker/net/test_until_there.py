@@ -81,6 +81,13 @@ async def test_time_that_is_up_ends_it_and_leaves_nothing() -> None:
     assert not counted[0].waiting and not counted[1].waiting
 
 
+@in_loop
+async def test_without_time_each_says_what_it_has() -> None:
+    task, _ = begun([Counted(2), Counted(), Counted(5)], 1, wait_s=0)
+
+    assert await task == [2, 0, 5]
+
+
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["over", "task"])
 @in_loop
 async def test_who_ends_it_leaves_nothing(is_cancelled: bool) -> None:
