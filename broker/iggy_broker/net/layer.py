@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from iggy_broker.net.connection import Connection
+
+_QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)  # Linux
+
+
+def acknowledge(sock: socket.socket) -> None:
+    """Acknowledge what came of a request now.
+
+    Clients that write a request in two parts have the second one wait in their kernel for the
+    acknowledgement of the first, which ours delays by 40 ms in hope of an answer.
+    """
+    if _QUICK_ACK is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
 
 class Layer(asyncio.BufferedProtocol):

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, cast
 
 from iggy_broker.net.connection import LOGIN_FRAME_BYTES_MAX, Connection
 from iggy_broker.net.edge import Edge
-from iggy_broker.net.layer import Above, Layer
+from iggy_broker.net.layer import Above, Layer, acknowledge
 from iggy_broker.net.outbox import Outbox, Part
 from iggy_broker.net.v08.dialogue import Dialogue
 from iggy_broker.net.wrapped import WrappedOutbox
@@ -142,8 +142,10 @@ class V08Layer(Layer):
         return self._edge.landing.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Serve what came."""
+        """Serve what came. Clients write a request's head and body apart, also without TLS."""
         self.feed(self._edge.landing.view[:nbytes])
+        if self._held and self._steps is None and self.below is not None:
+            acknowledge(self.below.get_extra_info("socket"))
 
     def feed(self, data: memoryview) -> int:
         """Take bytes from a layer below, as from a socket: all of them, or the client goes."""
