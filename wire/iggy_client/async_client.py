@@ -120,6 +120,10 @@ class AsyncClient(AsyncAccessMethods, AsyncMembershipMethods):
         self._link.close()
         await self._link.wait_closed()
 
+    def trust(self, tls: Tls) -> None:
+        """From the next `reconnect` on; the connection that is open goes on."""
+        self._tls = tls
+
     async def reconnect(self) -> None:
         """A new connection and a new session, logged in as before."""
         async with self._turn:
