@@ -24,11 +24,13 @@ from iggy_wire.results import split_result
 from p12_waiting import LONG_US, PARTITIONS, TOPIC, WaitingClient, new_stream
 from raw_frames import ANSWER_S, RawClient
 from raw_quic import RawQuic, raw_quic
+from scraped import Scrape, scrape_until
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with running_broker(tmp_path_factory.mktemp("broker"), transports=["quic"]) as running:
+    folder = tmp_path_factory.mktemp("broker")
+    with running_broker(folder, monitoring=True, transports=["quic"]) as running:
         yield running
 
 
@@ -54,6 +56,16 @@ class Frames:
         return header.encode()[:200] + PartitionContext(life).encode() + bytes(32) + body
 
 
+def waiting(stream: str, partition: int) -> PollMessagesDeferred:
+    topic = (Consumer.plain(1), Identifier(stream), TOPIC)
+    poll = PollMessages(*topic, partition, PollingStrategy.next(), 10)
+    return PollMessagesDeferred(poll, LONG_US, 1, 1 << 20, LONG_US + 1_000_000)
+
+
+def nobody_waits(found: Scrape) -> bool:
+    return found.sum("iggy_polls_waiting") == 0
+
+
 def test_answers_find_their_streams_in_any_order(broker: BrokerProcess) -> None:
     with broker.client() as admin:
         stream = new_stream(admin)
@@ -68,13 +80,8 @@ def test_answers_find_their_streams_in_any_order(broker: BrokerProcess) -> None:
                 _, body = await client.exchange(frames.of(route, 1 + partition))
                 lives.append(PartitionRoute.decode(body).incarnation)
             for partition, life in enumerate(lives):
-                poll = PollMessages(
-                    Consumer.plain(1), Identifier(stream), TOPIC, partition, PollingStrategy.next(),
-                    10,
-                )  # fmt: skip
-                waiting = PollMessagesDeferred(poll, LONG_US, 1, 1 << 20, LONG_US + 1_000_000)
                 reader, writer = await client.open()
-                writer.write(frames.of(waiting, 10 + partition, life))
+                writer.write(frames.of(waiting(stream, partition), 10 + partition, life))
                 writer.write_eof()
                 readers.append(reader)
             header, _ = await client.exchange(frames.of(Ping(), 20))
@@ -95,5 +102,14 @@ def test_answers_find_their_streams_in_any_order(broker: BrokerProcess) -> None:
             header, _ = await client.answer(readers[1])
             assert isinstance(header, ReplyHeader)
             assert (header.request, header.status) == (11, ErrorCode.TRANSIENT_NOT_ACCEPTED)
+
+            reader, writer = await client.open()
+            writer.write(frames.of(waiting(stream, 1), 30, lives[1]))
+            writer.write_eof()
+            header, _ = await client.exchange(frames.of(Ping(), 31))
+            assert isinstance(header, ReplyHeader) and header.request == 31
+            client.protocol._quic.stop_stream(writer.get_extra_info("stream_id"), 0)
+            client.protocol.transmit()
+            await asyncio.to_thread(scrape_until, broker, nobody_waits, "nobody waits")
 
     asyncio.run(run())

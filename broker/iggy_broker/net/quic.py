@@ -133,6 +133,8 @@ class QuicLayer(QuicConnectionProtocol):
                 self._forget(one.stream_id)
         elif isinstance(one, events.StreamReset):
             self._forget(one.stream_id)
+        elif isinstance(one, events.StopSendingReceived):
+            self._unwanted(one.stream_id)
         elif isinstance(one, events.PingAcknowledged):
             self.pings = 0
 
@@ -158,6 +160,12 @@ class QuicLayer(QuicConnectionProtocol):
         del so_far[size:]
         self._ready.append((stream, so_far))
         self.go_on()
+
+    def _unwanted(self, stream: int) -> None:
+        """The client reads no answer on this stream: the request need not wait for messages."""
+        for request, waiting in self._aside:
+            if waiting == stream:
+                self._edge.waits.cancel(self._client, request)
 
     def _begin_v08(self) -> None:
         """The connection so far is over, without a word."""

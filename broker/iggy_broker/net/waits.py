@@ -56,7 +56,7 @@ class Waits:
         ):
             return False
         if code == Command.CANCEL_DEFERRED:
-            self._cancel(connection, header.request)
+            self.cancel(connection, header.request)
             return True
         if code not in WAITING:
             return False
@@ -71,12 +71,13 @@ class Waits:
             elif not over.done():
                 over.set_result(Ending.NOW)
 
-    # -- inside --------------------------------------------------------------------------------
-
-    def _cancel(self, connection: Connection, request: int) -> None:
+    def cancel(self, connection: Connection, request: int) -> None:
+        """Its client does not want it any more, if it waits."""
         waiting = self._waiting.get(connection, {}).get(request)
         if waiting is not None and not waiting.over.done():
             waiting.over.set_result(Ending.CANCELLED)
+
+    # -- inside --------------------------------------------------------------------------------
 
     def _begin(self, connection: Connection, header: RequestHeader, frame: bytes) -> None:
         edge, counters = self._edge, self._edge.services.counters
