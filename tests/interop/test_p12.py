@@ -223,6 +223,8 @@ T, S, U = Scope.TOPIC, Scope.STREAM, Scope.USER
     [
         (T, ("nothing",), _option("message_expiry", 5), "UNSUPPORTED_OPTION_KEY"),
         (S, (), _option("encryption_key_source", "server"), "READ_ONLY_OPTION"),
+        (U, ("critical_keys",), (), "READ_ONLY_OPTION"),
+        (S, (), _option("encryption_key", bytes(32)), "OPTION_NOT_UPDATABLE"),
         (T, (), _option("compression_algorithm", "gzip"), "OPTION_NOT_UPDATABLE"),
         (T, ("segment_size",), (), "OPTION_NOT_UPDATABLE"),
         (T, ("name",), (), "OPTION_NOT_RESETTABLE"),
@@ -350,7 +352,9 @@ def test_a_topic_may_keep_its_partitions(client: P12Client) -> None:
 def test_a_stream_has_no_key_of_its_own(client: P12Client) -> None:
     for key, code in (
         (bytes(32), ErrorCode.STREAM_ENCRYPTION_UNAVAILABLE),
+        ("A" * 43 + "=", ErrorCode.STREAM_ENCRYPTION_UNAVAILABLE),
         (bytes(31), ErrorCode.INVALID_ENCRYPTION_KEY),
+        ("A" * 43, ErrorCode.INVALID_ENCRYPTION_KEY),
     ):
         request = requests.CreateStream(unique("stream"), _option("encryption_key", key))
         assert client.ask(request).header.status == code

@@ -6,6 +6,7 @@ fields of their own. What a topic's options mean is in `options`. Pure.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntFlag
@@ -75,19 +76,34 @@ DESCRIBED: Final[Mapping[Scope, tuple[Described, ...]]] = {
 """In the order in which they are told."""
 
 
+# Known keys that nobody is told of here: refused for what they are, not as unknown.
+_UNTOLD: Final[Mapping[Scope, Mapping[str, Flag]]] = {
+    Scope.TOPIC: {"critical_keys": Flag.READ_ONLY, "replication_factor": _NONE},
+    Scope.STREAM: {
+        "critical_keys": Flag.READ_ONLY,
+        "encryption_key": Flag.SECRET | Flag.CRITICAL,
+        "encryption_key_wrapped": Flag.READ_ONLY,
+        "encryption_key_fingerprint": Flag.READ_ONLY,
+        "encryption_kek_fingerprint": Flag.READ_ONLY,
+    },
+    Scope.USER: {"critical_keys": Flag.READ_ONLY},
+}
+
+
 def check_keys(scope: Scope, resets: Iterable[str], options: Options) -> None:
     """Deny what may not be changed or reset, in this order of refusals.
 
     UNSUPPORTED_OPTION_KEY, READ_ONLY_OPTION, OPTION_NOT_UPDATABLE, OPTION_NOT_RESETTABLE.
     """
-    described = {one.key: one for one in DESCRIBED[scope]}
+    described = {one.key: one.flags for one in DESCRIBED[scope]}
+    known = {**described, **_UNTOLD[scope]}
     reset_keys = tuple(resets)
     keys = (*reset_keys, *(option.key for option in options))
     for key in keys:
-        if key not in described:
+        if key not in known:
             detail = f"option {key!r}: a {scope.name.lower()} has {', '.join(described)}"
             raise Deny(ErrorCode.UNSUPPORTED_OPTION_KEY, detail)
-    flags = {key: described[key].flags for key in keys}
+    flags = {key: known[key] for key in keys}
     for refused, code, why in (
         ([key for key in keys if flags[key] & Flag.READ_ONLY], _READ_ONLY, "is only read"),
         ([key for key in keys if not flags[key] & Flag.UPDATABLE], _FIXED, "is for creation only"),
@@ -102,8 +118,16 @@ def refuse_key_of_its_own(options: Options) -> None:
     given = next((option for option in options if option.key == "encryption_key"), None)
     if given is None:
         return
-    if given.kind == ValueKind.RAW and len(given.value) != ENCRYPTION_KEY_BYTES:
-        detail = f"encryption_key: {ENCRYPTION_KEY_BYTES} bytes, has {len(given.value)}"
+    try:
+        key = (
+            base64.b64decode(given.value, validate=True)
+            if given.kind == ValueKind.STRING
+            else given.value
+        )
+    except ValueError:
+        key = b""
+    if len(key) != ENCRYPTION_KEY_BYTES:
+        detail = f"encryption_key: {ENCRYPTION_KEY_BYTES} bytes, or as many in base64"
         raise Deny(ErrorCode.INVALID_ENCRYPTION_KEY, detail)
     detail = "encryption_key: this server has no key to keep those of streams with"
     raise Deny(ErrorCode.STREAM_ENCRYPTION_UNAVAILABLE, detail)
