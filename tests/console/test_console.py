@@ -112,12 +112,13 @@ def test_browse_as_text_json_and_hex_by_offset_and_time(
         if before["header"]["timestamp"] // 1000 < late["header"]["timestamp"] // 1000:
             break
     browser = console.browser
-    console.open(f"{stream}/topics/0/messages", http.token)
-    browser.expect_heading("Messages of orders")
+    console.open(f"{stream}/topics/0/messages?kind=offset&value=2", http.token)
+    browser.expect("Offsets 2 to ")
     browser.choose("From", "an offset")
     browser.fill("Offset", "0")
     browser.choose("At most", "10 messages")
     browser.click("Show")
+    browser.expect("Offsets 0 to ")
     browser.expect('"id": 12345678901234567890,\n  "id": 1', "00 ff 41", ".A", "not UTF-8")
     browser.choose("Shown as", "hex")
     browser.expect("70 6c 61 69 6e", "plain")
