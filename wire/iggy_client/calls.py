@@ -4,10 +4,11 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from secrets import randbits
 from struct import Struct
 from typing import Final, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from iggy_client.session import Call
 from iggy_wire.batch import Message

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
+import msgspec
+
 from iggy_wire import kernel
 from iggy_wire.errors import ErrorCode, WireError
 from iggy_wire.kernel_types import (
@@ -28,8 +30,7 @@ _HEADER = Struct("<QQQQQQI")
 _FRAME = Struct("<Q16sIIIIQ")
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message. The broker's two fields are 0 until it was read back."""
 
     payload: bytes

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from iggy_broker.net.http import bodies, reading, revocations, routing
 from iggy_broker.net.http.limits import WRITES_MAX, WRITES_PER_TOKEN_MAX, InFlight
 from iggy_broker.net.http.polled import headers_json
 from iggy_broker.net.http.problems import Refusal
+from iggy_broker.net.http.query import FIELDS_MAX, BadQuery
+from iggy_broker.net.http.query import _pairs as query_pairs
 from iggy_broker.net.http.revocations import Revoked, kept_revocations, kept_secret
 from iggy_broker.net.http.routing import Route, Router, Success, allowed
 from iggy_broker.net.http.sizes import size_text
@@ -151,3 +156,21 @@ def test_writes_have_limits_by_token_and_together() -> None:
         one.__exit__(None, None, None)
     with in_flight.write("a"):
         pass
+
+
+@given(st.text("ab=&;+%1\udcff ü", max_size=12))
+def test_a_query_is_read_as_the_standard_library_reads_it(query: str) -> None:
+    try:
+        expected = parse_qsl(query, keep_blank_values=True, errors="strict")
+    except ValueError:
+        with pytest.raises(BadQuery):
+            query_pairs(query)
+    else:
+        assert query_pairs(query) == expected
+
+
+def test_a_query_has_so_many_parameters_at_most() -> None:
+    for separator in ("a=1", "a=%31"):
+        assert len(query_pairs("&".join([separator] * FIELDS_MAX))) == FIELDS_MAX
+        with pytest.raises(BadQuery):
+            query_pairs("&".join([separator] * (FIELDS_MAX + 1)))

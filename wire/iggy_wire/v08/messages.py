@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import replace
 from struct import Struct
 from typing import Final
 
 import msgspec
 import xxhash
+from msgspec.structs import replace
 
 from iggy_wire.batch import TIMESTAMP_DELTA_US_MAX, Message, build, messages
 from iggy_wire.buffer import Buffer

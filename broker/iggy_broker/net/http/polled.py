@@ -29,11 +29,13 @@ _WIDTHS: Final[dict[int, int]] = {
 _WORDS: Final = {kind: word.encode() for kind, word in enumerate(KIND_WORDS, start=1)}
 
 _HEAD: Final = b'{"partition_id":%d,"current_offset":%d,"count":%d,"messages":['
-# Before the payload, and between it and the user headers.
-_MESSAGE: Final = (
-    b'{"header":{"checksum":%d,"id":%d,"offset":%d,"timestamp":%d,"origin_timestamp":%d,'
-    b'"user_headers_length":%d,"payload_length":%d,"reserved":%d},"payload":"'
+# Before the payload: what differs from message to message, then what hardly ever does.
+_MESSAGE: Final = b'{"header":{"checksum":%d,"id":%d,"offset":%d,"timestamp":'
+_ALIKE: Final = (
+    b'%d,"origin_timestamp":%d,"user_headers_length":%d,"payload_length":%d,"reserved":%d},'
+    b'"payload":"'
 )
+# Between it and the user headers.
 _BEHIND: Final = b'","user_headers":'
 _NO_HEADERS: Final = b'","user_headers":[]},'
 _HEADER: Final = b'{"key":{"kind":"%b","value":"%b"},"value":{"kind":"%b","value":"%b"}}'
@@ -46,19 +48,28 @@ def polled_json(partition_id: int, current_offset: int, count: int, region: memo
     while at < len(region):
         base_offset, time_us, origin_us, length, messages = _BATCH.unpack_from(region, at)
         frame = at + BATCH_HEADER_BYTES
+        before, alike = None, b""
         for _ in range(messages):
             (checksum, low, high, delta, later_us, headers_bytes, payload_bytes,
              reserved) = _FRAME.unpack_from(region, frame)  # fmt: skip
             payload = frame + FRAME_HEADER_BYTES
             headers = payload + payload_bytes
             frame = headers + headers_bytes
-            parts.append(
-                _MESSAGE % (
-                    checksum, high << 64 | low, base_offset + delta, time_us,
-                    origin_us + later_us, headers_bytes, payload_bytes, reserved,
+            numbers = later_us, headers_bytes, payload_bytes, reserved
+            if numbers != before:
+                before = numbers
+                alike = _ALIKE % (
+                    time_us,
+                    origin_us + later_us,
+                    headers_bytes,
+                    payload_bytes,
+                    reserved,
                 )
-            )  # fmt: skip
-            parts.append(b2a_base64(region[payload:headers], newline=False))
+            parts += (
+                _MESSAGE % (checksum, high << 64 | low, base_offset + delta),
+                alike,
+                b2a_base64(region[payload:headers], newline=False),
+            )
             if headers_bytes:
                 parts += (_BEHIND, headers_json(bytes(region[headers:frame])), b"},")
             else:

@@ -90,6 +90,12 @@ def identifier(text: str, field: str = "identifier") -> Identifier:
 
 
 def _pairs(query: str) -> list[tuple[str, str]]:
+    if "%" not in query and "+" not in query and query.count("&") < FIELDS_MAX:
+        # As `parse_qsl` has it, where there is nothing to decode.
+        return [
+            (name, text)
+            for name, _, text in (one.partition("=") for one in query.split("&") if one)
+        ]
     try:
         return parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX)
     except ValueError as error:  # also UnicodeDecodeError

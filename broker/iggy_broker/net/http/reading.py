@@ -36,8 +36,11 @@ class BodyReader:
         if not is_json(request.headers.get("Content-Type", "")):
             raise Refusal(unreadable(415, CONTENT_TYPE_TEXT, as_json=as_json))
         try:
-            async with asyncio.timeout(BODY_S):
+            if request.content.is_eof():  # all of it is here: a timeout would cost more
                 body = await self._received(request, as_json=as_json)
+            else:
+                async with asyncio.timeout(BODY_S):
+                    body = await self._received(request, as_json=as_json)
             return bodies.decode(body, shape)
         except bodies.BadBody as bad:
             raise Refusal(unreadable(bad.status, bad.text, as_json=as_json)) from None

@@ -87,20 +87,21 @@ async def poll(call: Call) -> Reply:
     assert target is not None, "only a group may have no partition"
     header = header_of(Command.POLL_MESSAGES, Operation.NON_REPLICATED)
     if target.partition is None:
-        body = await commands.forward(
+        answer = await commands.forward(
             target, Command.POLL_MESSAGES, Operation.NON_REPLICATED, request.encode()
         )
+        body = memoryview(answer)
     else:
         tail = (strategy, request.count, request.auto_commit)
         parts = messages.poll(commands.services, read, tail, header, bytes_max=POLL_BYTES_MAX)
-        body = messages.whole(parts)[HEADER_BYTES:]
+        body = memoryview(messages.whole(parts))[HEADER_BYTES:]
         durable = messages.commit_wait(read, tail)
         if durable is not None:
             await durable
     polled = replies.Polled.decode(body)
     if not polled.count and not call.is_strict:
         await _check_damage(call, target, request, polled.current_offset)
-    region = memoryview(body)[POLL_HEAD_BYTES:]
+    region = body[POLL_HEAD_BYTES:]
     count = polled.count
     return Reply(200, polled_json(polled.partition_id, polled.current_offset, count, region), JSON)
 
