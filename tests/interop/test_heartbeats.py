@@ -15,6 +15,7 @@ from iggy_wire.header import EvictionHeader, EvictionReason, ReplyHeader
 from iggy_wire.primitives import Identifier
 from iggy_wire.requests import CreateStream, GetStreams, JoinConsumerGroup, Ping
 from iggy_wire.results import split_result
+from p12_client import P12Client
 from raw_frames import RawClient
 from waiting import wait_until
 
@@ -57,6 +58,22 @@ def member(broker: BrokerProcess, stream: str) -> RawClient:
     _, body = raw.ask(request)
     assert split_result(body)[0] == 0
     return raw
+
+
+def p12_member_that_is_gone(broker: BrokerProcess, stream: str) -> None:
+    request = JoinConsumerGroup(Identifier(stream), Identifier("t"), Identifier("g"))
+    with P12Client(broker.tcp_port) as client:
+        client.login()
+        client.read(request)
+
+
+def test_a_session_of_p12_ends_when_its_connection_was_gone_for_long(
+    quick: BrokerProcess, root: Client, stream: str
+) -> None:
+    began = time.monotonic()
+    p12_member_that_is_gone(quick, stream)
+    wait_until(lambda: members_count(root, stream) == 0, "the member leaves")
+    assert time.monotonic() - began >= INTERVAL_S
 
 
 def test_a_silent_member_is_sent_away_and_may_log_in_again(
@@ -144,3 +161,5 @@ def test_heartbeats_can_be_switched_off(tmp_path_factory: pytest.TempPathFactory
         client.create_group("s", "t", "g")
         with member(broker, "s") as raw:
             assert not readable(raw.socket.fileno(), LONG_S)
+        p12_member_that_is_gone(broker, "s")
+        wait_until(lambda: members_count(client, "s") == 0, "both leave with their connections")

@@ -144,8 +144,7 @@ class Edge:
             counters.count(_OPEN, connection.reached_by.name.lower(), -1)
         self.waits.end(connection)
         session = connection.session
-        if session.dialect.is_p12 and self.by_client.get(session.client) is connection:
-            # Iggy protocol 0.12: a session outlives its connection.
+        if self._outlives(session) and self.by_client.get(session.client) is connection:
             del self.by_client[session.client]
             counters.sessions = len(self.by_client)
             self.detached.keep(session)
@@ -154,6 +153,10 @@ class Edge:
         self._strangers.pop(connection, None)
         counters.connections = len(self.connections)
         counters.publish()
+
+    def _outlives(self, session: Session) -> bool:
+        """Iggy protocol 0.12: a session goes on without its connection; not if nobody ends it."""
+        return session.dialect.is_p12 and self.services.config.heartbeat.enabled
 
     def _close_stranger(self) -> bool:
         """Make room for a new connection; False if nobody has stayed outside for too long."""
