@@ -67,6 +67,7 @@ CLIENTS = (
     Client("rust", _RUST, "0.11.0", _P11, RustProgram("v011")),
     Client("rust", _RUST, "0.11.1-edge.9", _P12, RustProgram("v012"), _NEW_HTTP),
     Client("cli", _CLI, "0.14.0", _P11, CliProgram(), _ONLY_PLAIN),
+    Client("cli", _CLI, "0.14.1-edge.7", _P12, CliProgram(), _ONLY_PLAIN | _NEW_HTTP),
     Client("java", _JAVA, "0.6.0", _OLD, JavaProgram(), _NOT_BY_HTTP),
     Client("java", _JAVA, "0.7.0", _OLD, JavaProgram(), _NOT_BY_HTTP),
     Client("java", _JAVA, "0.8.0", _OLD, JavaProgram(), _ONLY_TCP),
@@ -74,12 +75,11 @@ CLIENTS = (
 
 ORDER = [client.cell(transport) for client in CLIENTS for transport in client.transports]
 
-# Clients that no registry gave us when the table was made.
-NOT_SERVED = {
-    "Go, `github.com/apache/iggy/foreign/go`": "the module proxy refuses it",
-    "Node.js, `apache-iggy`": "the registry does not have it",
-    "C#, `Apache.Iggy`": "no registry of its kind was within reach",
-}
+# Clients that could not be had when the table was made.
+NOT_SERVED = dict.fromkeys(
+    ("Go, `github.com/apache/iggy/foreign/go`", "Node.js, `apache-iggy`", "C#, `Apache.Iggy`"),
+    "its registry did not serve it where this table was made",
+)
 
 # What a round trip goes without, in words.
 LACKS = {
