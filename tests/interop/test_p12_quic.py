@@ -112,4 +112,16 @@ def test_answers_find_their_streams_in_any_order(broker: BrokerProcess) -> None:
             client.protocol.transmit()
             await asyncio.to_thread(scrape_until, broker, nobody_waits, "nobody waits")
 
+            quic = client.protocol._quic  # a cancellation whose end the client does not wait for
+            unread, cancel = quic.get_next_available_stream_id(), frames.of(CancelDeferred(), 30)
+            quic.send_stream_data(unread, cancel[:100])
+            quic.stop_stream(unread, 0)
+            for number in (32, 33):
+                header, _ = await client.exchange(frames.of(Ping(), number))
+                assert isinstance(header, ReplyHeader) and header.request == number
+                quic.send_stream_data(unread, cancel[100:])
+                cancel = b""
+                client.protocol.transmit()
+
     asyncio.run(run())
+    assert broker.stop() == 0

@@ -191,9 +191,10 @@ class QuicLayer(QuicConnectionProtocol):
         """Note where the answer to a request goes."""
         knows = self._upper is self._client and self._client.session.dialect.is_p12
         code, request = waiting_of(frame) if knows else (0, 0)
-        if code == Command.CANCEL_DEFERRED:
-            self._quic.send_stream_data(stream, b"", end_stream=True)  # it has none of its own
-            self.flush()
+        if code == Command.CANCEL_DEFERRED:  # which has none of its own
+            if can_send(self._quic, stream):
+                self._quic.send_stream_data(stream, b"", end_stream=True)
+                self.flush()
         elif code:
             self._aside.append((request, stream))
         else:
