@@ -136,11 +136,7 @@ async fn poll(
     Ok(polled)
 }
 
-async fn read(
-    client: &IggyClient,
-    job: &Job,
-    consumer: &Consumer,
-) -> Outcome<BTreeMap<u32, Seen>> {
+async fn read(client: &IggyClient, job: &Job, consumer: &Consumer) -> Outcome<BTreeMap<u32, Seen>> {
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
     let mut left = u64::from(job.keys) * u64::from(job.per_key);
     let mut partition = 0;
