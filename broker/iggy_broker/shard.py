@@ -116,6 +116,7 @@ class Shard:
             told = event("cannot_start")
             logger.critical("! shard %d cannot start: %s", self._plan.shard_id, why, extra=told)
             return EXIT_FAILED
+        self._around.started()
         self._counters.ready = 1
         self._counters.publish()
         await self._stop.wait()

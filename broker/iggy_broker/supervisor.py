@@ -30,7 +30,7 @@ from iggy_broker.clock import Clock, SystemClock
 from iggy_broker.config import Config
 from iggy_broker.cores import usable_cores
 from iggy_broker.errors import CertificateError
-from iggy_broker.heap import return_large_blocks, return_what_is_free
+from iggy_broker.heap import return_large_blocks, return_what_is_free, unmap_code
 from iggy_broker.logs import event
 from iggy_broker.metadata import recovery
 from iggy_broker.metadata.journal import Journal, JournalFull
@@ -115,6 +115,7 @@ def supervise(config: Config, *, fresh: bool = False) -> int:
     gc.freeze()
     for plan in plans:
         _fork(broker, plan, plans, lifeline=lifeline)
+    unmap_code()
     _close_sockets(plans)
     return _wait(broker, bound)
 

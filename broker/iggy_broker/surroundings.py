@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from iggy_broker.archive.lanes import EndingLane, ThreadLane
 from iggy_broker.archive.store import ArchiveStore
 from iggy_broker.clock import Clock, SystemClock
+from iggy_broker.heap import unmap_code
 from iggy_broker.metrics import Counters
 from iggy_broker.net.connection import Connection
 from iggy_broker.net.edge import Edge
@@ -102,6 +103,10 @@ class Surroundings:
         self.loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor passes it on
         self.loop.add_reader(lifeline, on_orphaned)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def started(self) -> None:
+        """Let go of what only the start needed."""
+        unmap_code()
 
     def die(self, code: int) -> None:
         """End the process now, and nothing else."""

@@ -137,6 +137,9 @@ class SimulatedSurroundings(Surroundings):
     ) -> None:
         self.on_stop, self.on_orphaned = on_stop, on_orphaned
 
+    def started(self) -> None:
+        """Nothing: this process goes on to start many."""
+
     def die(self, code: int) -> None:
         self._broker.died(self._shard, code)
         raise EndedError
