@@ -15,7 +15,7 @@ from iggy_broker.net.edge import Edge
 from iggy_broker.net.handlers import offsets
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.targets import group_place
-from iggy_broker.storage import cutting, life, opening
+from iggy_broker.storage import cutting, life, opening, partition
 from iggy_broker.storage.consumer_offsets import ConsumerOffsets
 from iggy_broker.storage.partition import Partition
 from iggy_broker.storage.partition_log import PartitionLog
