@@ -55,6 +55,18 @@ def own_cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S if fields else 0.0
 
 
+def ended_cpu_s(pid: int) -> float:
+    """The same of its children that have ended and that it knows of."""
+    fields = _stat(pid)
+    return (int(fields[13]) + int(fields[14])) / TICKS_PER_S if fields else 0.0
+
+
+def children(root: int) -> list[int]:
+    """Its children, those too that have ended and that it has not asked after."""
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return [pid for pid in pids if (fields := _stat(pid)) and int(fields[1]) == root]
+
+
 def pss_bytes(root: int) -> int:
     """Proportional set size of the process tree: shared pages are counted once."""
     total = 0
