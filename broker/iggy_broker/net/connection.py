@@ -22,7 +22,7 @@ from iggy_broker.net.handover import FOREIGN_BYTES, FOREIGN_RUN, PAUSE_S, hand_o
 from iggy_broker.net.intake import SLOW_AFTER_S, Intake
 from iggy_broker.net.late_polls import client_poll_late
 from iggy_broker.net.outbox import Outbox, Part
-from iggy_broker.net.p12_requests import serve_p12
+from iggy_broker.net.p12_requests import take_up
 from iggy_broker.net.requests import serve_request
 from iggy_broker.net.resolver import Resolver
 from iggy_broker.net.session import Session, Transport, deny
@@ -341,8 +341,7 @@ class Connection(Intake):
             self._services.counters.refused(ErrorCode.INVALID_SIZE_BYTES)
             self._answer(deny(header, ErrorCode.INVALID_SIZE_BYTES))
         elif self.session.dialect.is_p12:
-            if not self._edge.waits.take(self, header, frame):
-                self._serve_later(serve_p12(self._edge, self, header, bytes(frame)))
+            take_up(self._edge, self, header, frame, self._serve_later)
         elif header.operation == Operation.SEND_MESSAGES:
             return self._send(frame, header.client, header.request)
         elif header.operation == Operation.NON_REPLICATED and header.code == Command.POLL_MESSAGES:
