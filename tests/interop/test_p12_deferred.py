@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -12,10 +13,12 @@ from iggy_client.client import Client
 from iggy_wire.dialect import P12_0
 from iggy_wire.errors import ErrorCode
 from iggy_wire.header import PartitionContext
+from iggy_wire.permissions import GlobalPermissions, Permissions
 from iggy_wire.primitives import Consumer, Identifier, PollingStrategy
 from iggy_wire.replies_waiting import ReadyPartitions
 from iggy_wire.requests import CreateConsumerGroup, JoinConsumerGroup, Logout, Ping
 from iggy_wire.requests_waiting import GetPartitionRoute, WaitForMessages, WaitTarget
+from p12_client import P12Client
 from p12_waiting import (
     LONG_US,
     PARTITIONS,
@@ -62,6 +65,19 @@ def test_a_route_names_the_life_of_a_partition(reader: WaitingClient) -> None:
         (GetPartitionRoute(Identifier("x"), TOPIC, 0), ErrorCode.STREAM_ID_NOT_FOUND),
     ):
         assert reader.ask(wrong).code == code
+
+
+def test_a_route_is_for_who_may_send_or_poll(
+    broker: BrokerProcess, admin: Client, stream: str
+) -> None:
+    name = f"user-{uuid4().hex[:8]}"
+    admin.create_user(name, "secret")
+    route = GetPartitionRoute(Identifier(stream), TOPIC, 0)
+    with P12Client(broker.tcp_port) as client:
+        client.login(name, "secret")
+        assert client.ask(route).code == ErrorCode.UNAUTHORIZED
+        admin.update_permissions(name, Permissions(GlobalPermissions(send_messages=True)))
+        assert client.ask(route).code == 0
 
 
 def test_what_is_there_comes_at_once(reader: WaitingClient, writer: WaitingClient) -> None:

@@ -79,6 +79,7 @@ MATRIX: dict[Command, tuple[str, str, str] | None] = {
     Command.JOIN_CONSUMER_GROUP: _READ_TOPIC,
     Command.LEAVE_CONSUMER_GROUP: _READ_TOPIC,
     Command.POLL_MESSAGES: _POLL,
+    Command.GET_PARTITION_ROUTE: tuple(f"{poll} send_messages" for poll in _POLL),
     Command.GET_CONSUMER_OFFSET: _POLL,
     Command.STORE_CONSUMER_OFFSET: _POLL,
     Command.DELETE_CONSUMER_OFFSET: _POLL,

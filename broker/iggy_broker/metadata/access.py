@@ -73,6 +73,10 @@ _SEND: Final = Rule(*(flags | {"send_messages"} for flags in (
     _MANAGE_TOPIC.everywhere, _MANAGE_TOPIC.stream, _MANAGE_TOPIC.topic,
 )))  # fmt: skip
 
+_POLL_OR_SEND: Final = Rule(
+    _POLL.everywhere | _SEND.everywhere, _POLL.stream | _SEND.stream, _POLL.topic | _SEND.topic
+)
+
 # None: for everybody who is logged in (and a ping for everybody).
 ACCESS: Final[Mapping[int, Rule | None]] = {
     Command.PING: None,
@@ -95,7 +99,7 @@ ACCESS: Final[Mapping[int, Rule | None]] = {
     Command.DELETE_PERSONAL_ACCESS_TOKEN: None,
     Command.POLL_MESSAGES: _POLL,
     Command.SEND_MESSAGES: _SEND,
-    Command.GET_PARTITION_ROUTE: None,  # who may only send needs it, too
+    Command.GET_PARTITION_ROUTE: _POLL_OR_SEND,
     Command.FLUSH_UNSAVED_BUFFER: None,  # nobody may: it is refused as not available
     Command.GET_CONSUMER_OFFSET: _POLL,
     Command.STORE_CONSUMER_OFFSET: _POLL,
