@@ -45,6 +45,7 @@ HEAD = (
     "| read | GB/s, median | best | CPU s per GB | of it Java | Python | beside it: the broker's "
     "| the stream's own process |\n|---|---|---|---|---|---|---|---|"
 )
+PROCESS_END_S = 60.0  # of what Spark has started for one stream
 TRIGGER_BATCHES = 63  # of so many rows, in each partition
 TRIGGER_ROWS = TRIGGER_BATCHES * ARROW_ROWS * PARTITIONS
 # The sink job starts Spark for a quick start; here rows pass through Java, as in a user's program.
@@ -180,7 +181,10 @@ def used(broker: int) -> dict[str, float]:
     theirs = set(processes.process_tree(broker))
     ours = [pid for pid in processes.process_tree(os.getpid()) if pid not in theirs]
     java = next(pid for pid in ours if _name(pid) == "java")
+    end_s = time.monotonic() + PROCESS_END_S
     while any(not _is_kept(child) for child in processes.children(java)):
+        if time.monotonic() > end_s:
+            raise RuntimeError("the process of a stream does not end")
         time.sleep(0.01)
     found = {"java": 0.0, "python": 0.0, "helper": processes.ended_cpu_s(java)}
     for pid in ours:
