@@ -28,7 +28,7 @@ DEFINITIONS = [yaml.safe_load(text) for _, text in crd_texts()]
 KINDS = sorted(schemas())
 # kubectl keeps the applied object in an annotation; all annotations of an object end there.
 ANNOTATION_BYTES_MAX = 256 << 10
-# Of operators that are not installed. tests/samples compares SparkApplications with their definition.
+# Of operators that are not installed; tests/samples has the definition of SparkApplications.
 OF_OTHERS = ("SparkApplication", "Certificate")
 
 
