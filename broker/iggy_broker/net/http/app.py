@@ -26,6 +26,7 @@ from iggy_broker.net.http.query import CONSISTENCY, BadQuery, parse_query
 from iggy_broker.net.http.reading import BodyReader
 from iggy_broker.net.http.replies import JSON, Reply
 from iggy_broker.net.http.routing import Route, Router, UndecodableSegment, allowed
+from iggy_broker.net.http.waits import Waits
 from iggy_wire.errors import WireError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class App:
         self._cors = CorsHeaders(settings.cors)
         shown = settings.metrics.endpoint if settings.metrics.enabled else None
         self._console = Console(shown) if settings.web_ui else None
+        self.waits = Waits(commands.services.counters)
         self._in_flight = InFlight()
         self._reader = BodyReader(self._in_flight, size_bytes_max=settings.max_request_size_bytes)
 
@@ -134,7 +136,16 @@ class App:
         body = None
         if route.body is not None:
             body = await self._reader.read(request, route.body, as_json=_wants_json(request))
-        call = Call(self, values, asked, body, asker, request.remote or "")
+        call = Call(
+            self,
+            values,
+            asked,
+            body,
+            asker,
+            request.remote or "",
+            request.protocol,
+            request.headers.get("Authorization"),
+        )
         if asker is None or not route.is_write:
             return await route.handler(call)
         with self._in_flight.write(asker.token):

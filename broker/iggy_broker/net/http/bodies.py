@@ -18,6 +18,7 @@ from iggy_broker.net.http.query import U32_MAX, U64_MAX
 U32 = Annotated[int, Meta(ge=0, le=U32_MAX)]
 U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
 Options = dict[str, str]
+AnyOptions = dict[str, str | bool | U64]  # since 0.12, and 64-bit numbers also as text there
 
 NESTING_MAX: Final = 120  # of arrays and objects in what is ignored
 
@@ -54,9 +55,14 @@ class TokenText(Struct, frozen=True):
 
 
 class CreateStream(Struct, frozen=True):
-    """A new stream."""
+    """A new stream. There are no options that it may be given yet."""
 
     name: str
+    options: AnyOptions | None = None
+
+    def __repr__(self) -> str:
+        """Without the options: one is a key."""
+        return f"CreateStream(name={self.name!r})"
 
 
 class UpdateStream(Struct, frozen=True):
@@ -67,7 +73,18 @@ class UpdateStream(Struct, frozen=True):
 
 
 class CreateTopic(Struct, frozen=True):
-    """A new topic. 0 of an expiry or size is the server's default; options as text by key."""
+    """A new topic. 0 of an expiry or size is the server's default; options by key."""
+
+    name: str
+    partitions_count: U32
+    compression_algorithm: str | None = None
+    message_expiry: U64 = 0
+    max_topic_size: U64 = 0
+    options: AnyOptions | None = None
+
+
+class OriginalCreateTopic(Struct, frozen=True):
+    """As the original of 0.11 reads it."""
 
     name: str
     partitions_count: U32
@@ -78,7 +95,18 @@ class CreateTopic(Struct, frozen=True):
 
 
 class UpdateTopic(Struct, frozen=True):
-    """A new name; what is absent stays as it is."""
+    """What is absent stays as it is; `reset`: options that go back to their defaults."""
+
+    name: str | None = None
+    compression_algorithm: str | None = None
+    message_expiry: U64 | str | None = None
+    max_topic_size: U64 | str | None = None
+    options: Options | None = None
+    reset: list[str] = []
+
+
+class OriginalUpdateTopic(Struct, frozen=True):
+    """As the original of 0.11 reads it."""
 
     name: str
     compression_algorithm: str | None = None
@@ -99,12 +127,24 @@ class Named(Struct, frozen=True):
     name: str
 
 
+class PartitionContext(Struct, frozen=True):
+    """Which life of a partition is meant, or was served (protocol 0.12).
+
+    `owner_generation` is 0: over HTTP nobody is in a group. `metadata_op`: as of which change.
+    """
+
+    incarnation: U64
+    owner_generation: U64
+    metadata_op: U64
+
+
 class StoreOffset(Struct, frozen=True):
     """A consumer has dealt with everything up to `offset`."""
 
     offset: U64
     consumer_id: U32 | str | None = None
     partition_id: U32 | None = None
+    context: PartitionContext | None = None
 
 
 class TopicFlags(Struct, frozen=True):
@@ -151,12 +191,13 @@ class Permissions(Struct, frozen=True, rename={"everywhere": "global"}):
 
 
 class CreateUser(Struct, frozen=True):
-    """A new user."""
+    """A new user. There are no options that it may be given yet."""
 
     username: str
     password: str
     status: str
     permissions: Permissions | None = None
+    options: AnyOptions | None = None
 
     def __repr__(self) -> str:
         """Without the password."""
@@ -231,11 +272,17 @@ class Message(Struct, frozen=True, gc=False):
     user_headers: list[UserHeader] | bytes | UnsetType | None = UNSET
 
 
-class SendMessages(Struct, frozen=True, forbid_unknown_fields=True):
-    """Messages for one topic."""
+class OriginalSendMessages(Struct, frozen=True, forbid_unknown_fields=True):
+    """Messages for one topic, as the original of 0.11 reads them."""
 
     partitioning: Partitioning
     messages: list[Message]
+
+
+class SendMessages(OriginalSendMessages, frozen=True, forbid_unknown_fields=True):
+    """The same; with a context only for that life of the partition."""
+
+    context: PartitionContext | UnsetType | None = UNSET
 
 
 _DECODERS: Final[dict[type[Struct], msgspec.json.Decoder[Any]]] = {}
@@ -255,7 +302,7 @@ def decode(body: bytes, shape: type[Struct]) -> Any:
     except RecursionError:
         raise BadBody(400, f"{JSON_PREFIX}recursion limit exceeded") from None
     _check_numbers(value)
-    if not isinstance(value, SendMessages) or not _has_each_key_once(body, value):
+    if not isinstance(value, OriginalSendMessages) or not _has_each_key_once(body, value):
         check_keys(body)
     return value
 
@@ -288,13 +335,15 @@ def _check_numbers(value: Any) -> None:
             raise wrong_shape(f"invalid value of `{name}`: write at most {U64_MAX}")
 
 
-def _has_each_key_once(body: bytes, send: SendMessages) -> bool:
+def _has_each_key_once(body: bytes, send: OriginalSendMessages) -> bool:
     """Whether a send has no key twice, by counting quotes; False: look more closely.
 
     Without a backslash, quotes stand around keys and texts only, and what was decoded says how many
     of both there must be. A key more, known or not, makes them more.
     """
     texts = 2 + 4  # the two keys of the whole, keys and values of the partitioning
+    if isinstance(send, SendMessages) and send.context is not UNSET:
+        texts += 1 if send.context is None else 1 + len(PartitionContext.__struct_fields__)
     for one in send.messages:
         texts += 2
         if one.id is not UNSET:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from iggy_broker.errors import Reject
@@ -10,6 +10,8 @@ from iggy_broker.net.http.problems import NOT_FOUND, Refusal, status_of
 from iggy_broker.net.http.query import identifier
 
 if TYPE_CHECKING:
+    from asyncio import BaseProtocol
+
     from iggy_broker.net.http.app import App
     from iggy_broker.net.http.auth import Asker
     from iggy_wire.primitives import Identifier
@@ -31,6 +33,8 @@ class Call:
     body: Any  # of the route's shape; None: it has none
     who: Asker | None
     address: str  # of the client
+    connection: BaseProtocol  # that it came on
+    authorization: str | None = field(repr=False)  # as sent
 
     @property
     def asker(self) -> Asker:

@@ -24,6 +24,7 @@ _KINDS: Final[dict[Kind, dict[str, Any]]] = {
     Kind.U64: {"type": "integer", "minimum": 0, "maximum": U64_MAX},
     Kind.BOOL: {"type": "boolean"},
     Kind.NAME: {"type": "string", "minLength": 1, "maxLength": 255},
+    Kind.TEXT: {"type": "string"},
 }
 _ERRORS: Final = {
     "400": "The command refuses it, or the request cannot be read (then as plain text).",

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final
 
 from iggy_broker.net.http.shapes import KIND_WORDS
+from iggy_wire.header import PartitionContext
 from iggy_wire.kernel_types import BATCH_HEADER_BYTES, FRAME_HEADER_BYTES
 
 # base offset, append time, origin time, length, - , count of a batch header, from byte 8
@@ -28,7 +29,8 @@ _WIDTHS: Final[dict[int, int]] = {
 }  # fmt: skip
 _WORDS: Final = {kind: word.encode() for kind, word in enumerate(KIND_WORDS, start=1)}
 
-_HEAD: Final = b'{"partition_id":%d,"current_offset":%d,"count":%d,"messages":['
+_HEAD: Final = b'"partition_id":%d,"current_offset":%d,"count":%d,"messages":['
+_CONTEXT: Final = b'"context":{"incarnation":%d,"owner_generation":%d,"metadata_op":%d},'
 # Before the payload: what differs from message to message, then what hardly ever does.
 _MESSAGE: Final = b'{"header":{"checksum":%d,"id":%d,"offset":%d,"timestamp":'
 _ALIKE: Final = (
@@ -41,9 +43,16 @@ _NO_HEADERS: Final = b'","user_headers":[]},'
 _HEADER: Final = b'{"key":{"kind":"%b","value":"%b"},"value":{"kind":"%b","value":"%b"}}'
 
 
-def polled_json(partition_id: int, current_offset: int, count: int, region: memoryview) -> bytes:
+def polled_json(
+    partition_id: int,
+    current_offset: int,
+    count: int,
+    region: memoryview,
+    context: PartitionContext | None = None,
+) -> bytes:
     """The body of the answer. `region` holds whole batches, which the broker has admitted."""
-    parts = [_HEAD % (partition_id, current_offset, count)]
+    served = b"" if context is None else _CONTEXT % context
+    parts = [b"{" + served + _HEAD % (partition_id, current_offset, count)]
     at = 0
     while at < len(region):
         base_offset, time_us, origin_us, length, messages = _BATCH.unpack_from(region, at)

@@ -21,7 +21,7 @@ _STATUS: Final[dict[int, int]] = {
     **dict.fromkeys((40, 53, 77, 78), 401),
     41: 403,
     101: 409,
-    **dict.fromkeys((9, 57, 58), 503),
+    **dict.fromkeys((9, 57, 58, 90), 503),
 }
 _FIELD: Final[dict[int, str]] = {
     **dict.fromkeys((1009, 1014), "stream_id"),

@@ -28,6 +28,7 @@ class Kind(Enum):
     U64 = "u64"
     BOOL = "bool"
     NAME = "name"  # an identifier: number or name
+    TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +103,23 @@ def _pairs(query: str) -> list[tuple[str, str]]:
         raise BadQuery(f"not a query string: {error}") from None
 
 
+def _word(name: str, words: tuple[str, ...], text: str) -> str:
+    if text not in words:
+        wanted = ", ".join(f"`{word}`" for word in words)
+        raise BadQuery(f"{name}: unknown variant `{text}`, expected one of {wanted}")
+    return text
+
+
 def _value(parameter: Parameter, text: str) -> Any:
     kind, name = parameter.kind, parameter.name
     if isinstance(kind, tuple):
-        if text not in kind:
-            wanted = ", ".join(f"`{word}`" for word in kind)
-            raise BadQuery(f"{name}: unknown variant `{text}`, expected one of {wanted}")
-        return text
+        return _word(name, kind, text)
     if kind is Kind.NAME:
         if not text:
             raise BadQuery(f"{name}: write a number or a name")
         return identifier(text, name)
+    if kind is Kind.TEXT:
+        return text
     if kind is Kind.BOOL:
         if text not in ("true", "false"):
             raise BadQuery(f"{name}: write true or false")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from iggy_broker.errors import Reject
 from iggy_broker.net.handlers import messages
 from iggy_broker.net.http import bodies, sending, shapes
@@ -16,14 +18,16 @@ from iggy_broker.net.http.query import Kind, Parameter, identifier
 from iggy_broker.net.http.replies import JSON, NO_CONTENT, Reply, json_reply
 from iggy_broker.net.http.routes_streams import checked_name
 from iggy_broker.net.http.routing import Route, Success
-from iggy_broker.net.targets import Target, poll_target, send_target
+from iggy_broker.net.p12 import check_life, served_in
+from iggy_broker.net.targets import ReadTarget, Target, poll_target, read_target, send_target
 from iggy_broker.storage.partition import NOTHING_NEW
 from iggy_wire import replies, requests
 from iggy_wire.codes import Command, Operation
 from iggy_wire.errors import ErrorCode
-from iggy_wire.header import HEADER_BYTES
+from iggy_wire.header import HEADER_BYTES, PartitionContext
 from iggy_wire.primitives import Consumer, Identifier, Partitioning, PollingStrategy, StrategyKind
 from iggy_wire.replies_messages import POLL_HEAD_BYTES
+from iggy_wire.requests_waiting import PollMessagesDeferred
 
 _STRATEGIES: Final[dict[str, StrategyKind]] = {
     word: kind for kind in StrategyKind for word in (kind.name.lower(), kind.name[0].lower())
@@ -36,7 +40,7 @@ _STREAM_OR_TOPIC: Final = (ErrorCode.STREAM_ID_NOT_FOUND, ErrorCode.TOPIC_ID_NOT
 
 async def send(call: Call) -> Reply:
     """Append to one partition; confirmed when consumers see it, or at once with `ack=none`."""
-    asked: bodies.SendMessages = call.body
+    asked: bodies.OriginalSendMessages = call.body
     found = sending.check(asked)
     commands = call.app.commands
     stream, topic = call.topic()
@@ -46,6 +50,8 @@ async def send(call: Call) -> Reply:
     batch = sending.build(found, now_us=commands.services.clock.now_us())
     chosen = send_target(commands.services, stream, topic, where)
     target = chosen if isinstance(chosen, Target) else chosen.next()
+    if isinstance(asked, bodies.SendMessages) and asked.context:
+        check_life(target, PartitionContext(*msgspec.structs.astuple(asked.context)))
     waits = call.query["ack"] != _NO_ACK
     if target.partition is None:
         # By number: a rename on the way must not matter.
@@ -69,31 +75,56 @@ async def send(call: Call) -> Reply:
 
 async def poll(call: Call) -> Reply:
     """Messages of one partition, for a consumer of its own."""
-    query, commands = call.query, call.app.commands
+    request = poll_of(call)
+    return await read_now(call, request, poll_place(call, request))
+
+
+def poll_of(call: Call) -> requests.PollMessages:
+    """What the query asks for."""
+    query = call.query
     strategy = PollingStrategy(_STRATEGIES[query["kind"]], query["value"])
     consumer = Consumer.plain(query["consumer_id"])
-    request = requests.PollMessages(
+    return requests.PollMessages(
         consumer, *call.topic(), query["partition_id"], strategy, query["count"],
         query["auto_commit"],
     )  # fmt: skip
+
+
+def poll_place(call: Call, request: requests.PollMessages) -> ReadTarget:
+    """Where that is, if the asker may read it."""
+    commands = call.app.commands
     commands.check_access(call.asker, Command.POLL_MESSAGES, request)
     try:
-        read = poll_target(commands.services, request, 0)
+        return poll_target(commands.services, request, 0)
     except Reject as refusal:
         if refusal.code in _STREAM_OR_TOPIC:
             raise Refusal(NOT_FOUND) from None
         raise
-    target = read.target
+
+
+async def read_now(
+    call: Call,
+    request: requests.PollMessages,
+    read: ReadTarget,
+    deferred: PollMessagesDeferred | None = None,
+) -> Reply:
+    """The answer to a poll. `deferred`: one that has waited, which is told the life, too."""
+    commands, target = call.app.commands, read.target
     assert target is not None, "only a group may have no partition"
     header = header_of(Command.POLL_MESSAGES, Operation.NON_REPLICATED)
+    bytes_max, context = POLL_BYTES_MAX, None
+    if deferred is not None:
+        bytes_max = min(bytes_max, deferred.max_bytes)
+        context = served_in(commands.services.replica.state, read)
     if target.partition is None:
+        asked = deferred or request
         answer = await commands.forward(
-            target, Command.POLL_MESSAGES, Operation.NON_REPLICATED, request.encode()
+            target, asked.command, Operation.NON_REPLICATED, asked.encode()
         )
         body = memoryview(answer)
     else:
-        tail = (strategy, request.count, request.auto_commit)
-        parts = messages.poll(commands.services, read, tail, header, bytes_max=POLL_BYTES_MAX)
+        tail = (request.strategy, request.count, request.auto_commit)
+        parts = messages.poll(commands.services, read, tail, header, bytes_max=bytes_max)
         body = memoryview(messages.whole(parts))[HEADER_BYTES:]
         durable = messages.commit_wait(read, tail)
         if durable is not None:
@@ -102,8 +133,8 @@ async def poll(call: Call) -> Reply:
     if not polled.count and not call.is_strict:
         await _check_damage(call, target, request, polled.current_offset)
     region = body[POLL_HEAD_BYTES:]
-    count = polled.count
-    return Reply(200, polled_json(polled.partition_id, polled.current_offset, count, region), JSON)
+    numbers = polled.partition_id, polled.current_offset, polled.count
+    return Reply(200, polled_json(*numbers, region, context), JSON)
 
 
 async def store_offset(call: Call) -> Reply:
@@ -111,6 +142,10 @@ async def store_offset(call: Call) -> Reply:
     body: bodies.StoreOffset = call.body
     given = body.consumer_id
     who = _DEFAULT_CONSUMER if given is None else _consumer(given)
+    if body.context is not None:
+        services, (stream, topic) = call.app.commands.services, call.topic()
+        target = read_target(services, stream.value, topic.value, body.partition_id)
+        check_life(target, PartitionContext(*msgspec.structs.astuple(body.context)))
     await call.run(
         requests.StoreConsumerOffset(
             Consumer.plain(who), *call.topic(), body.partition_id, body.offset
@@ -209,7 +244,7 @@ async def _check_damage(
 
 _ANYWHERE: Final = Partitioning.balanced()
 _TOPIC: Final = "/streams/{stream_id}/topics/{topic_id}"
-_MESSAGES: Final = _TOPIC + "/messages"
+MESSAGES: Final = _TOPIC + "/messages"
 _OFFSETS: Final = _TOPIC + "/consumer-offsets"
 _GROUPS: Final = _TOPIC + "/consumer-groups"
 _DONE: Final = Success(204)
@@ -218,7 +253,7 @@ _PARTITION: Final = Parameter("partition_id", Kind.U32, "Number of the partition
 _ACK: Final = Parameter(
     "ack", ("replicated", _NO_ACK), "Whether the answer waits for the messages.", "replicated"
 )
-_POLL: Final = (
+POLL_QUERY: Final = (
     _CONSUMER,
     _PARTITION,
     Parameter("kind", tuple(_STRATEGIES), "Where to start.", "offset"),
@@ -228,9 +263,10 @@ _POLL: Final = (
 )
 
 ROUTES: Final = (
-    Route("POST", _MESSAGES, send, "Send messages.", Success(201, shapes.Confirmations),
-          bodies.SendMessages, (_ACK,)),
-    Route("GET", _MESSAGES, poll, "Poll messages.", Success(200, shapes.Polled), query=_POLL),
+    Route("POST", MESSAGES, send, "Send messages.", Success(201, shapes.Confirmations),
+          bodies.SendMessages, (_ACK,), original_body=bodies.OriginalSendMessages),
+    Route("GET", MESSAGES, poll, "Poll messages.", Success(200, shapes.Polled),
+          query=POLL_QUERY),
     Route("PUT", _OFFSETS, store_offset, "Store the offset of a consumer.", _DONE,
           bodies.StoreOffset),
     Route("GET", _OFFSETS, get_offset, "The stored offset of a consumer.",

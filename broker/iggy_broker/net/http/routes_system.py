@@ -56,7 +56,7 @@ async def get_client(call: Call) -> Reply:
 async def get_cluster(call: Call) -> Reply:
     """This one node."""
     found = replies.Cluster.decode(await call.run(requests.GetClusterMetadata()))
-    return json_reply(shapes_system.cluster(found))
+    return json_reply(shapes_system.cluster(found, is_strict=call.is_strict))
 
 
 async def get_options(call: Call) -> Reply:

@@ -8,7 +8,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.net.http import bodies, people, shapes
 from iggy_broker.net.http.call import Call
 from iggy_broker.net.http.replies import NO_CONTENT, Reply, json_reply
-from iggy_broker.net.http.routes_streams import checked_name
+from iggy_broker.net.http.routes_streams import checked_name, given_options
 from iggy_broker.net.http.routing import Route, Success
 from iggy_wire import replies, requests
 from iggy_wire.errors import ErrorCode
@@ -55,6 +55,7 @@ async def create_user(call: Call) -> Reply:
         body.password,
         people.status_code(body.status),
         people.stored_permissions(body.permissions),
+        () if call.is_strict else given_options(body.options),
     )
     found = replies.UserDetails.decode(await call.run(request))
     return json_reply(people.details(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -40,11 +40,18 @@ class Route:
     query: tuple[Parameter, ...] = ()
     is_public: bool = False
     is_consistent: bool = True  # takes `consistency`, if it is a GET
+    original_body: Any = None  # instead of `body` where the original is to be followed
+    may_wait: bool = False  # for messages: it is counted among those that do, and is no write
     is_write: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Everything but GET changes something."""
-        object.__setattr__(self, "is_write", self.method != "GET" and not self.is_public)
+        is_write = self.method != "GET" and not self.is_public and not self.may_wait
+        object.__setattr__(self, "is_write", is_write)
+
+    def as_original(self) -> Route:
+        """The same with the body that the original reads."""
+        return self if self.original_body is None else replace(self, body=self.original_body)
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def partitioning(asked: bodies.Partitioning) -> Partitioning:
     return Partitioning(PartitioningKind.PARTITION, asked.value[:_PARTITION_BYTES])
 
 
-def check(asked: bodies.SendMessages) -> list[Message]:
+def check(asked: bodies.OriginalSendMessages) -> list[Message]:
     """The messages; BadBody for words and values that their types do not refuse."""
     if asked.partitioning.kind not in (BALANCED, PARTITION, KEY):
         raise bodies.wrong_shape(f"partitioning: unknown variant `{asked.partitioning.kind}`")

@@ -16,6 +16,7 @@ from aiohttp.web_server import Server
 from iggy_broker.logs import event
 from iggy_broker.net.http import (
     openapi,
+    routes_deferred,
     routes_messages,
     routes_streams,
     routes_system,
@@ -52,10 +53,14 @@ _LOOK_S: Final = 5.0  # how often it is looked who has not sent a request yet
 
 def routes_of(settings: Http) -> tuple[Route, ...]:
     """All routes that these settings serve."""
-    found = (
+    found: tuple[Route, ...] = (
         *routes_system.ROUTES, *routes_users.ROUTES, *routes_streams.ROUTES,
         *routes_messages.ROUTES,
     )  # fmt: skip
+    if settings.strict_compat:
+        found = tuple(route.as_original() for route in found)
+    else:
+        found += routes_deferred.ROUTES
     if not settings.metrics.enabled:
         return found
     return (*found, routes_system.metrics_route(settings.metrics.endpoint))
@@ -140,6 +145,7 @@ class HttpServer:
     def closed(self, connection: _Connection) -> None:
         """Forget a connection."""
         self._connections.pop(connection, None)
+        self.app.waits.end(connection)
         self._unread.pop(connection, None)
         self._counters.http_api_connections = len(self._connections)
 
@@ -151,6 +157,7 @@ class HttpServer:
         """Let nobody in any more, answer what is being served for so long, close all."""
         if self.listening is not None:
             self.listening.close()
+        self.app.waits.end_all()
         self._looking.cancel()
         self._server.pre_shutdown()
         await self._server.shutdown(timeout_s)

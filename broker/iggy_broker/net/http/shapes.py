@@ -6,11 +6,12 @@ sentinels. Fields stand in the order in which the original writes them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType
 
-from iggy_broker.net.http.bodies import UserHeader
+from iggy_broker.net.http.bodies import PartitionContext, UserHeader
 from iggy_broker.net.http.sizes import size_text
 from iggy_wire import replies
 from iggy_wire.options import Option, Options
@@ -19,6 +20,9 @@ _COMPRESSIONS: Final = {1: "none", 2: "gzip"}
 
 # Options that newer protocols than the HTTP API of the original know.
 NOT_IN_ORIGINAL: Final = frozenset({"durability", "consumer_offset_durability"})
+
+
+NO_LIFE: Final = PartitionContext(0, 0, 0)  # of a partition that is gone meanwhile
 
 
 class AccessToken(Struct, frozen=True):
@@ -84,7 +88,7 @@ class StreamDetails(Struct, frozen=True):
 
 
 class Partition(Struct, frozen=True):
-    """A partition; `current_offset` is 0 also while it is empty."""
+    """A partition; `current_offset` is 0 also while it is empty. Clients of 0.12 need `context`."""
 
     id: int
     created_at: int
@@ -92,6 +96,7 @@ class Partition(Struct, frozen=True):
     current_offset: int
     size: str
     messages_count: int
+    context: PartitionContext | UnsetType = UNSET
 
 
 class TopicDetails(Struct, frozen=True):
@@ -154,6 +159,12 @@ class Polled(Struct, frozen=True):
     current_offset: int
     count: int
     messages: list[PolledMessage]
+
+
+class DeferredPolled(Polled, frozen=True, kw_only=True):
+    """The same, and in which life of the partition they are."""
+
+    context: PartitionContext
 
 
 class OffsetInfo(Struct, frozen=True):
@@ -236,8 +247,10 @@ def topic(one: replies.TopicHeader, *, is_strict: bool) -> Topic:
     )
 
 
-def topic_details(one: replies.TopicDetails, *, is_strict: bool) -> TopicDetails:
-    """One topic."""
+def topic_details(
+    one: replies.TopicDetails, contexts: Mapping[int, PartitionContext], *, is_strict: bool
+) -> TopicDetails:
+    """One topic. `contexts` of its partitions, by number."""
     partitions = [
         Partition(
             each.id,
@@ -246,6 +259,7 @@ def topic_details(one: replies.TopicDetails, *, is_strict: bool) -> TopicDetails
             each.current_offset,
             size_text(each.size_bytes),
             each.messages_count,
+            UNSET if is_strict else contexts.get(each.id, NO_LIFE),
         )
         for each in one.partitions
     ]

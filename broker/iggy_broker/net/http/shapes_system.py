@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from iggy_broker.net.http.shapes import KIND_WORDS, NOT_IN_ORIGINAL, fields_of
 from iggy_broker.net.http.sizes import size_text
 from iggy_wire import replies
 from iggy_wire.primitives import USER_NOT_LOGGED_IN
+from iggy_wire.replies_p12 import NODE_ID
 
 _TRANSPORTS: Final = {1: "TCP", 2: "QUIC", 3: "HTTP", 4: "WebSocket"}
 _ROLES: Final = {0: "leader", 1: "follower"}
@@ -64,13 +65,14 @@ class Endpoints(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """A server."""
+    """A server. Clients of 0.12 need `replica_id`."""
 
     name: str
     ip: str
     endpoints: Endpoints
     role: str
     status: str
+    replica_id: int | UnsetType = UNSET
 
 
 class Cluster(Struct, frozen=True):
@@ -126,7 +128,7 @@ def client_details(one: replies.ClientDetails) -> ClientDetails:
     return ClientDetails(**fields_of(client(one.client)), consumer_groups=groups)
 
 
-def cluster(one: replies.Cluster) -> Cluster:
+def cluster(one: replies.Cluster, *, is_strict: bool) -> Cluster:
     """All servers."""
     nodes = [
         Node(
@@ -135,6 +137,7 @@ def cluster(one: replies.Cluster) -> Cluster:
             Endpoints(node.tcp_port, node.quic_port, node.http_port, node.websocket_port),
             _ROLES[node.role],
             _NODE_STATES[node.status],
+            UNSET if is_strict else NODE_ID,
         )
         for node in one.nodes
     ]
