@@ -8,6 +8,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -35,7 +36,7 @@ def topic(http: HttpClient, stream: str) -> str:
     return f"{stream}/topics/t"
 
 
-def deferred(http: HttpClient, topic: str, method: str = "GET", **asked: object) -> Answer:
+def deferred(http: HttpClient, topic: str, method: str = "GET", **asked: Any) -> Answer:
     query = {"consumer_kind": "consumer", "consumer_id": "me", "kind": "offset", "value": 0}
     given = query | {"count": 10, "auto_commit": "false"} | NOTHING | asked
     return http.ask(method, f"{topic}/messages/deferred?{urlencode(given)}")
@@ -50,9 +51,11 @@ def test_topics_are_made_and_changed_by_options(http: HttpClient, stream: str) -
     options = {"message_expiry": str(NEVER), "max_topic_size": 1 << 31, "durability": "persisted"}
     made = http.post(f"{stream}/topics", {"partitions_count": 1, "name": "o", "options": options})
     assert (made["message_expiry"], made["max_topic_size"]) == (NEVER, 1 << 31)
+    kinds = {key: one["kind"] for key, one in made["options"].items()}
+    assert (kinds["message_expiry"], kinds["durability"]) == ("uint64", "string")
     path = f"{stream}/topics/o"
 
-    def change(patch: dict[str, object]) -> int:
+    def change(patch: dict[str, Any]) -> int:
         return http.ask("PUT", path, patch).status
 
     def now() -> tuple[int, int]:
@@ -91,8 +94,8 @@ def test_a_send_is_for_one_life_of_a_partition(http: HttpClient, topic: str) -> 
     assert old.error == (400, 87)
     stored = {"partition_id": last, "offset": 0, "consumer_id": "me", "context": before}
     assert http.ask("PUT", f"{topic}/consumer-offsets", stored).error == (400, 87)
-    fenced = {"partition_id": last, "context": json.dumps(before)}
-    assert deferred(http, topic, **fenced).error == (400, 87)
+    fenced = deferred(http, topic, partition_id=last, context=json.dumps(before))
+    assert fenced.error == (400, 87)
     twice = json.dumps(sending(b"c"))[:-1] + ', "context": null, "context": null}'
     typed = {"Content-Type": "application/json"}
     answer = http.ask("POST", f"{topic}/messages", raw=twice.encode(), headers=typed)
@@ -150,9 +153,7 @@ def test_a_wait_ends_with_its_client(http: HttpClient, broker: BrokerProcess, to
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else str(value),
 )
-def test_waits_have_limits(
-    http: HttpClient, topic: str, asked: dict[str, object], code: int
-) -> None:
+def test_waits_have_limits(http: HttpClient, topic: str, asked: dict[str, Any], code: int) -> None:
     answer = deferred(http, topic, **asked)
     assert answer.status in (400, 404), answer
     assert answer.json["id"] == code or not code, answer

@@ -40,10 +40,11 @@ class Identity(Struct, frozen=True):
 
 
 class OptionValue(Struct, frozen=True):
-    """An option in force; `explicit`: a client set it."""
+    """An option in force; `explicit`: a client set it. Clients of 0.12 need `kind`."""
 
     value: str
     explicit: bool
+    kind: str | UnsetType = UNSET
 
 
 class Stream(Struct, frozen=True):
@@ -204,8 +205,8 @@ class GroupDetails(Struct, frozen=True):
 
 def options(given: Options, derived: Options, *, is_strict: bool) -> dict[str, OptionValue]:
     """Options in force as texts, ascending by key."""
-    found = {one.key: OptionValue(_option_text(one), explicit=True) for one in given}
-    found |= {one.key: OptionValue(_option_text(one), explicit=False) for one in derived}
+    found = {one.key: _option(one, explicit=True, is_strict=is_strict) for one in given}
+    found |= {one.key: _option(one, explicit=False, is_strict=is_strict) for one in derived}
     hidden = NOT_IN_ORIGINAL if is_strict else frozenset()
     return {key: found[key] for key in sorted(found) if key not in hidden}
 
@@ -286,6 +287,12 @@ KIND_WORDS: Final = (
 def fields_of(shape: Struct) -> dict[str, Any]:
     """The fields of one shape, for another with more."""
     return {name: getattr(shape, name) for name in shape.__struct_fields__}
+
+
+def _option(one: Option, *, explicit: bool, is_strict: bool) -> OptionValue:
+    return OptionValue(
+        _option_text(one), explicit, UNSET if is_strict else KIND_WORDS[one.kind - 1]
+    )
 
 
 def _option_text(one: Option) -> str:
