@@ -245,7 +245,11 @@ def test_encrypted_messages_are_answered_as_recorded(tmp_path: Path) -> None:
     (message,) = plain.response["body"]["messages"]
     body = sending(b"")
     body["messages"] = [{name: message[name] for name in ("payload", "user_headers")}]
-    settings = {"IGGY_ROOT_PASSWORD": PASSWORD, "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true"}
+    settings = {
+        "IGGY_ROOT_PASSWORD": PASSWORD,
+        "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true",
+        "IGGY_HTTP_STRICT_COMPAT": "true",
+    }
     broker = BrokerProcess(tmp_path, shards=1, transports=["http"], settings=settings)
     try:
         for key, wanted in ((b"a", plain), (b"b", refused)):

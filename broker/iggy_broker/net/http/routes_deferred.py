@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-import msgspec
-
 from iggy_broker.errors import Reject
-from iggy_broker.net.http import bodies, shapes
+from iggy_broker.net.http import shapes
 from iggy_broker.net.http.call import Call
 from iggy_broker.net.http.limits import POLL_BYTES_MAX
-from iggy_broker.net.http.query import BadQuery, Kind, Parameter
+from iggy_broker.net.http.query import Kind, Parameter
 from iggy_broker.net.http.replies import Reply
 from iggy_broker.net.http.routes_messages import (
     MESSAGES,
@@ -21,13 +19,10 @@ from iggy_broker.net.http.routes_messages import (
     read_now,
 )
 from iggy_broker.net.http.routing import Route, Success
-from iggy_broker.net.p12 import check_life, check_owner
 from iggy_broker.net.p12_waiting import Ending
 from iggy_broker.net.targets import ReadTarget
 from iggy_broker.net.waiting import Wish, asker, until_there
-from iggy_wire import requests
 from iggy_wire.errors import ErrorCode
-from iggy_wire.header import PartitionContext
 from iggy_wire.requests_waiting import TIMEOUT_US_MAX, PollMessagesDeferred
 
 _MICRO: Final = 1_000_000
@@ -39,12 +34,11 @@ async def poll_deferred(call: Call) -> Reply:
     limits = (query[one] for one in ("wait_us", "min_count", "max_bytes", "request_timeout_us"))
     # Encoded and read again: the layout has the limits in it.
     request = PollMessagesDeferred.decode(PollMessagesDeferred(poll, *limits).encode())
-    known = _context(query["context"])
-    read = _fenced(call, poll, known)
+    read = poll_place(call, poll)
     if request.wait_us:
         await _wait(call, request, read)
         call = await _asked_again(call)
-        read = _fenced(call, poll, known)
+        read = poll_place(call, poll)
     return await read_now(call, poll, read, request)
 
 
@@ -71,32 +65,11 @@ async def _asked_again(call: Call) -> Call:
     return replace(call, who=await call.app.auth.asker(call.authorization))
 
 
-def _fenced(call: Call, poll: requests.PollMessages, known: PartitionContext | None) -> ReadTarget:
-    """Where to read, in the life of the partition that the client knows, if it knows one."""
-    read = poll_place(call, poll)
-    assert read.target is not None, "a consumer of its own"
-    if known is not None:
-        check_owner(read, known)
-        check_life(read.target, known)
-    return read
-
-
-def _context(text: str | None) -> PartitionContext | None:
-    if text is None:
-        return None
-    try:
-        found = msgspec.json.decode(text, type=bodies.PartitionContext)
-    except msgspec.DecodeError as error:
-        raise BadQuery(f"context: write it as in answers, as JSON: {error}") from None
-    return PartitionContext(*msgspec.structs.astuple(found))
-
-
 _PATH: Final = MESSAGES + "/deferred"
-_POLLED: Final = Success(200, shapes.DeferredPolled)
+_POLLED: Final = Success(200, shapes.Polled)
 _QUERY: Final = (
     *POLL_QUERY,
     Parameter("consumer_kind", ("consumer",), "Groups are read over TCP only.", "consumer"),
-    Parameter("context", Kind.TEXT, "The `context` of an earlier answer, as JSON."),
     Parameter("wait_us", Kind.U64, "How long to wait, up to 10 minutes.", 0),
     Parameter("min_count", Kind.U32, "How many messages to wait for.", 1),
     Parameter("max_bytes", Kind.U32, "How much to read; a larger batch comes alone.",

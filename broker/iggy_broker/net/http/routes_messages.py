@@ -14,11 +14,11 @@ from iggy_broker.net.http.commands import header_of
 from iggy_broker.net.http.limits import POLL_BYTES_MAX
 from iggy_broker.net.http.polled import polled_json
 from iggy_broker.net.http.problems import NOT_FOUND, Refusal
-from iggy_broker.net.http.query import Kind, Parameter, identifier
+from iggy_broker.net.http.query import BadQuery, Kind, Parameter, identifier
 from iggy_broker.net.http.replies import JSON, NO_CONTENT, Reply, json_reply
 from iggy_broker.net.http.routes_streams import checked_name
 from iggy_broker.net.http.routing import Route, Success
-from iggy_broker.net.p12 import check_life, served_in
+from iggy_broker.net.p12 import check_life, check_owner, served_in
 from iggy_broker.net.targets import ReadTarget, Target, poll_target, read_target, send_target
 from iggy_broker.storage.partition import NOTHING_NEW
 from iggy_wire import replies, requests
@@ -91,15 +91,21 @@ def poll_of(call: Call) -> requests.PollMessages:
 
 
 def poll_place(call: Call, request: requests.PollMessages) -> ReadTarget:
-    """Where that is, if the asker may read it."""
+    """Where that is, if the asker may read it, in the life that the client knows, if it does."""
     commands = call.app.commands
+    known = None if call.is_strict else _known(call.query["context"])
     commands.check_access(call.asker, Command.POLL_MESSAGES, request)
     try:
-        return poll_target(commands.services, request, 0)
+        read = poll_target(commands.services, request, 0)
     except Reject as refusal:
         if refusal.code in _STREAM_OR_TOPIC:
             raise Refusal(NOT_FOUND) from None
         raise
+    assert read.target is not None, "only a group may have no partition"
+    if known is not None:
+        check_owner(read, known)
+        check_life(read.target, known)
+    return read
 
 
 async def read_now(
@@ -108,14 +114,12 @@ async def read_now(
     read: ReadTarget,
     deferred: PollMessagesDeferred | None = None,
 ) -> Reply:
-    """The answer to a poll. `deferred`: one that has waited, which is told the life, too."""
+    """The answer to a poll. `deferred`: one that has waited."""
     commands, target = call.app.commands, read.target
     assert target is not None, "only a group may have no partition"
     header = header_of(Command.POLL_MESSAGES, Operation.NON_REPLICATED)
-    bytes_max, context = POLL_BYTES_MAX, None
-    if deferred is not None:
-        bytes_max = min(bytes_max, deferred.max_bytes)
-        context = served_in(commands.services.replica.state, read)
+    bytes_max = POLL_BYTES_MAX if deferred is None else min(POLL_BYTES_MAX, deferred.max_bytes)
+    context = None if call.is_strict else served_in(commands.services.replica.state, read)
     if target.partition is None:
         asked = deferred or request
         answer = await commands.forward(
@@ -217,6 +221,16 @@ async def _append(
     ]
 
 
+def _known(text: str | None) -> PartitionContext | None:
+    if text is None:
+        return None
+    try:
+        found = msgspec.json.decode(text, type=bodies.PartitionContext)
+    except msgspec.DecodeError as error:
+        raise BadQuery(f"context: write it as in answers, as JSON: {error}") from None
+    return PartitionContext(*msgspec.structs.astuple(found))
+
+
 def _consumer(given: int | str) -> Identifier:
     return Identifier(given) if isinstance(given, int) else identifier(given, "consumer_id")
 
@@ -259,6 +273,7 @@ POLL_QUERY: Final = (
     Parameter("kind", tuple(_STRATEGIES), "Where to start.", "offset"),
     Parameter("value", Kind.U64, "An offset, or a time in microseconds.", 0),
     Parameter("count", Kind.U32, "How many messages at most.", 10),
+    Parameter("context", Kind.TEXT, "The `context` of an earlier answer, as JSON."),
     Parameter("auto_commit", Kind.BOOL, "Store the last offset for the consumer.", False),
 )
 

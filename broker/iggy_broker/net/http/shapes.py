@@ -154,18 +154,13 @@ class PolledMessage(Struct, frozen=True):
 
 
 class Polled(Struct, frozen=True):
-    """Messages of one partition; `polled.polled_json` writes it."""
+    """Messages of one partition; `polled.polled_json` writes it. Clients of 0.12 need `context`."""
 
     partition_id: int
     current_offset: int
     count: int
     messages: list[PolledMessage]
-
-
-class DeferredPolled(Polled, frozen=True, kw_only=True):
-    """The same, and in which life of the partition they are."""
-
-    context: PartitionContext
+    context: PartitionContext | UnsetType = UNSET
 
 
 class OffsetInfo(Struct, frozen=True):

@@ -21,10 +21,6 @@ _NO_STRATEGY = (
     "the client names where to read in words that no server knows (`strategy_kind`), and is given"
     " the first messages again and again"
 )
-_OTHER_HTTP = (
-    "over HTTP this client speaks an API of its own protocol (topics without"
-    " `compression_algorithm`, polls at `messages/deferred`), which the broker does not serve"
-)
 _NO_RUNTIME = "the client makes its endpoint outside of its own runtime, and fails before it sends"
 
 
@@ -57,17 +53,16 @@ _ONLY_TCP = dict.fromkeys(
     (Transport.WEBSOCKET, Transport.WEBSOCKET_TLS, Transport.QUIC), _NOT_OFFERED
 )
 _NOT_BY_HTTP = _ONLY_TCP | {Transport.HTTP: _NO_STRATEGY}
-_NEW_HTTP = {Transport.HTTP: _OTHER_HTTP}
 
 CLIENTS = (
     Client("python", _PYTHON, "0.8.0", _OLD, PythonProgram(), _NO_QUIC),
     Client("python", _PYTHON, "0.9.0", _P11, PythonProgram()),
-    Client("python", _PYTHON, "0.9.1.dev5", _P12, PythonProgram(), _NEW_HTTP),
+    Client("python", _PYTHON, "0.9.1.dev5", _P12, PythonProgram()),
     Client("rust", _RUST, "0.10.0", _OLD, RustProgram("v010")),
     Client("rust", _RUST, "0.11.0", _P11, RustProgram("v011")),
-    Client("rust", _RUST, "0.11.1-edge.9", _P12, RustProgram("v012"), _NEW_HTTP),
+    Client("rust", _RUST, "0.11.1-edge.9", _P12, RustProgram("v012")),
     Client("cli", _CLI, "0.14.0", _P11, CliProgram(), _ONLY_PLAIN),
-    Client("cli", _CLI, "0.14.1-edge.7", _P12, CliProgram(), _ONLY_PLAIN | _NEW_HTTP),
+    Client("cli", _CLI, "0.14.1-edge.7", _P12, CliProgram(), _ONLY_PLAIN),
     Client("java", _JAVA, "0.6.0", _OLD, JavaProgram(), _NOT_BY_HTTP),
     Client("java", _JAVA, "0.7.0", _OLD, JavaProgram(), _NOT_BY_HTTP),
     Client("java", _JAVA, "0.8.0", _OLD, JavaProgram(), _ONLY_TCP),
