@@ -10,7 +10,7 @@ from iggy_broker.net.http.problems import NOT_FOUND, Refusal, status_of
 from iggy_broker.net.http.query import identifier
 
 if TYPE_CHECKING:
-    from asyncio import BaseProtocol
+    from aiohttp.web_protocol import RequestHandler
 
     from iggy_broker.net.http.app import App
     from iggy_broker.net.http.auth import Asker
@@ -33,7 +33,7 @@ class Call:
     body: Any  # of the route's shape; None: it has none
     who: Asker | None
     address: str  # of the client
-    connection: BaseProtocol  # that it came on
+    connection: RequestHandler  # that it came on
     authorization: str | None = field(repr=False)  # as sent
 
     @property

@@ -14,6 +14,8 @@ from iggy_broker.net.waits import WAITS_MAX, WAITS_PER_CONNECTION_MAX
 from iggy_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from aiohttp.web_protocol import RequestHandler
+
     from iggy_broker.metrics import Counters
 
 WAITS_PER_TOKEN_MAX = WAITS_PER_CONNECTION_MAX  # over HTTP a token stands for a client
@@ -26,10 +28,11 @@ class Waits:
         """Nobody waits. `counters` are of all transports."""
         self._counters = counters
         self._by_token: Counter[str] = Counter()
-        self._over: dict[asyncio.BaseProtocol, asyncio.Future[Ending]] = {}
+        self._over: dict[RequestHandler, asyncio.Future[Ending]] = {}
+        self._stops = False
 
     @contextmanager
-    def one(self, connection: asyncio.BaseProtocol, token: str) -> Iterator[asyncio.Future[Ending]]:
+    def one(self, connection: RequestHandler, token: str) -> Iterator[asyncio.Future[Ending]]:
         """For the length of one wait; the future says when it must end.
 
         Deny with DEFERRED_POLL_CAPACITY_EXCEEDED beyond the limits.
@@ -42,6 +45,10 @@ class Waits:
         self._by_token[token] += 1
         counters.polls_waiting += 1
         self._over[connection] = over
+        if connection.transport is None:
+            self.end(connection)
+        elif self._stops:
+            self._end(over, Ending.NOW)
         try:
             yield over
         finally:
@@ -51,12 +58,13 @@ class Waits:
             if not self._by_token[token]:
                 del self._by_token[token]
 
-    def end(self, connection: asyncio.BaseProtocol) -> None:
+    def end(self, connection: RequestHandler) -> None:
         """The client is gone: nothing is to be read for it."""
         self._end(self._over.get(connection), Ending.CANCELLED)
 
     def end_all(self) -> None:
         """The shard stops: all are answered with what is there."""
+        self._stops = True
         for over in self._over.values():
             self._end(over, Ending.NOW)
 
