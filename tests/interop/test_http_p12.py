@@ -108,7 +108,7 @@ def test_polls_wait_for_messages_of_any_shard(
     def waiting(partition: int) -> Answer:
         with http_client(broker) as mine:
             asked = {"partition_id": partition, "min_count": 2, "kind": "next", "value": 0}
-            asked |= {"wait_us": 20_000_000, "request_timeout_us": 21_000_000}
+            asked |= {"wait_us": 60_000_000, "request_timeout_us": 61_000_000}
             return deferred(mine, topic, "POST", auto_commit="true", **asked)
 
     with ThreadPoolExecutor(len(PARTITIONS)) as pool:
