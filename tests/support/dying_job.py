@@ -113,6 +113,16 @@ def _look_at(real: Callable[[JobMirror, int], None]) -> Callable[..., None]:
     return look_at
 
 
+def _finish(real: Callable[..., None]) -> Callable[..., None]:
+    def finish(mirror: JobMirror, *, contact_s: float) -> None:
+        # The query may be over before anybody has looked at its last batch.
+        if mirror._checkpoint.committed(mirror._incarnation) != mirror._done:
+            _at(AFTER_LOG)
+        real(mirror, contact_s=contact_s)
+
+    return finish
+
+
 def main(file: str, step: str) -> int:
     """Run the job; it does not return."""
     os.environ[_STEP], os.environ[_GROUP] = step, str(os.getpid())
@@ -121,6 +131,7 @@ def main(file: str, step: str) -> int:
         mock.patch.object(sink_source, "SinkSource", DyingSource),
         mock.patch.object(carriers.Tasks, "commit", _commit(carriers.Tasks.commit)),
         mock.patch.object(JobMirror, "_look_at", _look_at(JobMirror._look_at)),
+        mock.patch.object(JobMirror, "finish", _finish(JobMirror.finish)),
     ):
         return sink_job.main(["--config", file])
 
