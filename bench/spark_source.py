@@ -1,10 +1,12 @@
 """What `format("iggy")` costs, beside a source that hands Spark the same rows ready-made.
 
-Alternating pairs in one run, as batch reads and as streams (`availableNow`, two triggers a GB): the
-dummy yields one Arrow batch of the same columns and sizes again and again, which is the most that
-Spark takes from any Python source. CPU seconds are those of Spark's Java and Python processes, in
-parts. The broker's stand apart, and those of the process that Spark starts beside the driver for
-every stream: nearly all of them are its start, which has nothing to do with how much is read.
+In turns in one run, as batch reads and as streams (`availableNow`, two triggers a GB), beside two
+dummies with batches of the same columns and sizes. One reads ready Arrow batches from a file that
+is mapped into memory: the least that a source can do which reads at all. The other yields one batch
+again and again, from the processor's cache: the most that Spark takes from anything in Python. CPU
+seconds are those of Spark's Java and Python processes, in parts. The broker's stand apart, and
+those of the process that Spark starts beside the driver for every stream: nearly all of them are
+its start, which has nothing to do with how much is read.
 
     python bench/spark_source.py [--rounds N] [--megabytes N]
 """
@@ -18,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from statistics import median
 
@@ -45,6 +48,7 @@ HEAD = (
     "| read | GB/s, median | best | CPU s per GB | of it Java | Python | beside it: the broker's "
     "| the stream's own process |\n|---|---|---|---|---|---|---|---|"
 )
+NAMES = ('format("iggy")', "ready batches of a file", "one batch again and again")
 PROCESS_END_S = 60.0  # of what Spark has started for one stream
 TRIGGER_BATCHES = 63  # of so many rows, in each partition
 TRIGGER_ROWS = TRIGGER_BATCHES * ARROW_ROWS * PARTITIONS
@@ -73,44 +77,44 @@ class DummySource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """One task per partition."""
-        return DummyReader(int(self.options["batches"]))
+        return DummyReader(int(self.options["batches"]), self.options.get("file", ""))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The same in triggers."""
-        return DummyStreamReader(int(self.options["batches"]))
+        return DummyStreamReader(int(self.options["batches"]), self.options.get("file", ""))
 
 
 class Share(InputPartition):
     """One task: so many batches."""
 
-    def __init__(self, batches: int) -> None:
-        """Any partition of the topic."""
-        super().__init__(batches)
-        self.batches = batches
+    def __init__(self, first: int, batches: int) -> None:
+        """Any partition of the topic, from batch `first` of the file on, if there is one."""
+        super().__init__(first)
+        self.first, self.batches = first, batches
 
 
 class DummyReader(DataSourceReader):
-    """Yields the same batch again and again."""
+    """Yields the batches of a file, or the same one again and again."""
 
-    def __init__(self, batches: int) -> None:
+    def __init__(self, batches: int, file: str) -> None:
         """`batches` for each partition."""
-        self._batches = batches
+        self._batches, self._file = batches, file
 
     def partitions(self) -> list[InputPartition]:
         """As many as the topic has."""
-        return [Share(self._batches) for _ in range(PARTITIONS)]
+        return shares(0, self._batches, self._batches)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Ready batches."""
-        return same_batches(partition)
+        return ready_batches(partition, self._file)
 
 
 class DummyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The same in triggers; an offset is a number of batches of each partition."""
 
-    def __init__(self, batches: int) -> None:
+    def __init__(self, batches: int, file: str) -> None:
         """`batches` for each partition."""
-        self._batches = batches
+        self._batches, self._file = batches, file
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """As the source is given it."""
@@ -129,16 +133,31 @@ class DummyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """As many as the topic has."""
-        return [Share(end["batches"] - start["batches"]) for _ in range(PARTITIONS)]
+        return shares(start["batches"], end["batches"], self._batches)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Ready batches."""
-        return same_batches(partition)
+        return ready_batches(partition, self._file)
 
 
-def same_batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """One batch of the source's columns and sizes, again and again."""
+def shares(start: int, end: int, batches: int) -> list[InputPartition]:
+    """A task for each partition: its batches from `start` to `end` of `batches`."""
+    return [Share(batches * number + start, end - start) for number in range(PARTITIONS)]
+
+
+def ready_batches(partition: InputPartition, file: str) -> Iterator[pa.RecordBatch]:
+    """Of the file, where there is one; else the same one."""
     assert isinstance(partition, Share)
+    if not file:
+        yield from repeat(made_batch(), partition.batches)
+        return
+    with pa.memory_map(file) as mapped, pa.ipc.open_file(mapped) as batches:
+        for number in range(partition.first, partition.first + partition.batches):
+            yield batches.get_batch(number)
+
+
+def made_batch() -> pa.RecordBatch:
+    """One with the source's columns and sizes."""
     now = pa.array([0] * ARROW_ROWS, pa.timestamp("us", tz="UTC"))
     columns = {
         "stream": pa.repeat("bench", ARROW_ROWS),
@@ -150,9 +169,14 @@ def same_batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         "id": pa.array([bytes(16)] * ARROW_ROWS, pa.binary()),
         "payload": pa.array([os.urandom(PAYLOAD_BYTES)] * ARROW_ROWS, pa.binary()),
     }
-    batch = pa.RecordBatch.from_pydict(columns)
-    for _ in range(partition.batches):
-        yield batch
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def write_ready(file: Path, batches: int) -> None:
+    """A file with so many batches, no two of which have the same payloads."""
+    with pa.ipc.new_file(file, made_batch().schema) as out:
+        for _ in range(batches):
+            out.write_batch(made_batch())
 
 
 @dataclass
@@ -195,6 +219,9 @@ def used(broker: int) -> dict[str, float]:
 def _is_kept(pid: int) -> bool:
     """Whether Spark keeps this child for the tasks of all queries. One that has ended is empty."""
     try:
+        # Java takes the place of the shell that starts it, and may find a child of that one, ended.
+        if _name(pid) == "bash":
+            return True
         return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return True  # gone since it was listed
@@ -241,30 +268,37 @@ def fill(client: Client, batches: int) -> None:
             client.send_batch("bench", "source", partition, batch)
 
 
-def compare(spark: SparkSession, server: processes.Server, *, batches: int, rounds: int) -> None:
+def compare(
+    spark: SparkSession, server: processes.Server, file: Path, *, batches: int, rounds: int
+) -> None:
     """Print the table."""
     rows = PARTITIONS * batches * BATCH_MESSAGES
     gigabytes = rows * PAYLOAD_BYTES / 1e9
     spark.dataSource.register(DummySource)
-    dummy = {"batches": str(rows // PARTITIONS // ARROW_ROWS)}
+    batches = rows // PARTITIONS // ARROW_ROWS
+    same = {"batches": str(batches)}
+    write_ready(file, PARTITIONS * batches)
+    ready = same | {"file": str(file)}
     iggy = {"servers": server.address, "username": processes.USERNAME, "stream": "bench"}
     iggy |= {"password": processes.PASSWORD, "topic": "source"}
     assert spark.read.format("iggy").options(**iggy).load().count() == rows, "every message is read"
     print(HEAD)
     limit = {"maxOffsetsPerTrigger": str(TRIGGER_ROWS), "startingOffsets": "earliest"}
     for kind, read, more in (("batch", batch_read, {}), ("stream", stream_read, limit)):
-        ours, floor = Samples(), Samples()
+        sides = [("iggy", iggy | more), ("dummy", ready), ("dummy", same)]
+        found = [Samples() for _ in sides]
         for number in range(rounds + 1):
-            pair = (Samples(), Samples()) if number == 0 else (ours, floor)  # the first warms up
-            broker = server.process.pid
-            measure(partial(read, spark, "iggy", iggy | more), pair[0], gigabytes, broker)
-            measure(partial(read, spark, "dummy", dummy), pair[1], gigabytes, broker)
-        print(ours.line(f'{kind}, format("iggy")'))
-        print(floor.line(f"{kind}, dummy"))
-        speed = median(ours.gb_per_s) / median(floor.gb_per_s)
-        best = max(ours.gb_per_s) / max(floor.gb_per_s)
-        cost = floor.cost(*SPARK) / ours.cost(*SPARK)
-        print(f"| {kind}, ratio | {speed:.2f} | {best:.2f} | {cost:.2f} | | | | |", flush=True)
+            for (name, options), samples in zip(sides, found, strict=True):
+                into = samples if number else Samples()  # the first round warms up
+                broker = server.process.pid
+                measure(partial(read, spark, name, options), into, gigabytes, broker)
+        for name, samples in zip(NAMES, found, strict=True):
+            print(samples.line(f"{kind}, {name}"), flush=True)
+        for name, dummy in zip(NAMES[1:], found[1:], strict=True):
+            speed = median(found[0].gb_per_s) / median(dummy.gb_per_s)
+            best = max(found[0].gb_per_s) / max(dummy.gb_per_s)
+            cost = dummy.cost(*SPARK) / found[0].cost(*SPARK)
+            print(f"| {kind}, ratio to {name} | {speed:.2f} | {best:.2f} | {cost:.2f} | | | | |")
     print(f"\nload {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {rounds} rounds")
 
 
@@ -285,7 +319,8 @@ def main() -> None:
                 fill(client, batches)
             logs = folder / "logs"
             with session.running("bench", cores=2, memory="1g", logs=logs, conf=SETTINGS) as spark:
-                compare(spark, server, batches=batches, rounds=given.rounds)
+                ready = folder / "ready.arrow"
+                compare(spark, server, ready, batches=batches, rounds=given.rounds)
 
 
 if __name__ == "__main__":
