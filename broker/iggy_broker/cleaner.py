@@ -63,13 +63,16 @@ class Cleaner:
         parts: StorageParts,
         counters: Counters,
     ) -> None:
-        """`partitions` are those of the shard, by packed name."""
+        """`partitions` are those of the shard, by packed name. They are open, as far as they can
+        be: their last message tells what time it was.
+        """
         self._config = config
         self._node = node_settings(config)
         self._state = state
         self._partitions = partitions
         self._table = parts.table
-        self._clock = PatientClock(parts.clock)
+        stamps_us = (one.log.last_timestamp_us for one in partitions.values() if not one.fenced)
+        self._clock = PatientClock(parts.clock, known_us=max(stamps_us, default=0))
         self._counters = counters
         self._warn = parts.warn
         self._gate = parts.gate

@@ -221,6 +221,34 @@ def test_a_clock_that_stays_ahead_is_believed() -> None:
     assert topic.held() == [(12, 12)]
 
 
+def test_a_start_with_a_clock_that_is_ahead_makes_nothing_old() -> None:
+    topic = CleanedTopic(message_expiry=60 * MINUTE_US)
+    topic.fill(segments=3)
+    topic.clock.set_by_us = int(70 * 365 * DAY_S * 1_000_000)
+    topic.begin()
+    for _ in range(30):
+        topic.clock.pass_s(60)
+        topic.clean()
+    assert topic.held() == [(0, 12)]
+    topic.clock.set_by_us = 0  # the network is there, and with it the time
+    topic.clean()
+    topic.clock.pass_s(31 * 60)
+    topic.clean()
+    assert topic.held() == [(12, 12)]
+
+
+def test_a_start_after_a_long_time_believes_its_clock_in_the_end() -> None:
+    topic = CleanedTopic(message_expiry=int(DAY_S * 1_000_000))
+    topic.fill(segments=3)
+    topic.clock.pass_s(10 * DAY_S)
+    topic.begin()
+    topic.clean()
+    assert topic.held() == [(0, 12)]
+    topic.clock.pass_s(BELIEVED_AFTER_US / 1_000_000)
+    topic.clean()
+    assert topic.held() == [(12, 12)]
+
+
 def test_messages_of_a_clock_that_was_ahead_count_from_when_they_were_seen() -> None:
     topic = CleanedTopic(message_expiry=60 * MINUTE_US)
     topic.clock.set_by_us = int(10 * 365 * DAY_S * 1_000_000)

@@ -31,7 +31,6 @@ from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(1200)  # Javas of their own, on a busy machine
 
-EVERY_DAY = (dying_job.AFTER_COMMIT, dying_job.AFTER_LOG)
 PAGE = (ROOT / "docs" / "lake-and-postgres.md").read_text()
 GIVEN_TWICE = r"were read, and other messages have them now"
 LOST = r"the target holds offsets up to \d+, but the partition ends at \d+"
@@ -54,14 +53,7 @@ def check(scene: TwinJobs) -> None:
     assert scene.letters() == {"lake": scene.bad(), "table": scene.bad()}
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        # Each takes two Javas and two Sparks.
-        pytest.param(step, marks=[] if step in EVERY_DAY else [pytest.mark.long])
-        for step in dying_job.STEPS
-    ],
-)
+@pytest.mark.parametrize("step", dying_job.STEPS)  # each takes two Javas and two Sparks
 def test_jobs_that_are_killed_at_a_step_make_no_double_and_no_gap(
     spark: SparkSession, scene: TwinJobs, step: str
 ) -> None:

@@ -66,6 +66,10 @@ class CleanedTopic:
         given = make_options({"segment_size": SEGMENT_BYTES, **options})
         self.change(changes.CreateTopic("s", "t", partitions, given))
         self.hosts = [self._host(shard, shards) for shard in range(shards)]
+        self.begin()
+
+    def begin(self) -> None:
+        """What a start does when the partitions are open."""
         self.cleaners = [
             Cleaner(
                 self.config,

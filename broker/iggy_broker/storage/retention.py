@@ -36,15 +36,16 @@ class PatientClock:
     """Wall time for what cannot be undone.
 
     A clock that is set ahead by mistake, for a moment, must not make all messages old. So a jump
-    ahead counts only when it has lasted; a step back counts at once. A start believes its clock.
+    ahead counts only when it has lasted; a step back counts at once. How long nothing ran before a
+    start nobody knows but that clock, so there, too, it is a jump from the last time that is known.
     """
 
     __slots__ = ("_clock", "_jumped_us", "_monotonic_us", "_wall_us")
 
-    def __init__(self, clock: Clock) -> None:
-        """From now on."""
+    def __init__(self, clock: Clock, *, known_us: int = 0) -> None:
+        """From now on. `known_us`: the last wall time that is known from before; 0: none is."""
         self._clock = clock
-        self._wall_us, self._monotonic_us = clock.now_us(), clock.monotonic_us()
+        self._wall_us, self._monotonic_us = known_us or clock.now_us(), clock.monotonic_us()
         self._jumped_us: int | None = None  # monotonic, when the wall clock was seen ahead
 
     def now_us(self) -> int:
