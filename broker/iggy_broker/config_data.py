@@ -14,6 +14,10 @@ ENTRIES_MAX: Final = 10_000_000  # messages that one partition knows
 _COUNT_MAX: Final = (1 << 32) - 1
 
 
+ALL_INDEXES: Final = "all"
+INDEXES: Final = (ALL_INDEXES, "open_segment", "none")
+
+
 def flag(doc: str, *aliases: str) -> Setting:
     """A setting that is on or off."""
     return Setting(values.boolean, doc, aliases=aliases)
@@ -83,6 +87,14 @@ class PartitionDefaults(Section, frozen=True):
     message_saver: MessageSaver = MessageSaver()
 
 
+def cached_indexes(value: object) -> str:
+    """A parser: the words, or whether at all."""
+    if isinstance(value, bool):
+        value = str(value)
+    word = values.choice(*INDEXES, "true", "false")(value)
+    return {"true": ALL_INDEXES, "false": "none"}.get(word, word)
+
+
 class SegmentDefaults(Section, frozen=True):
     """The files of a partition."""
 
@@ -118,6 +130,15 @@ class SegmentDefaults(Section, frozen=True):
         ),
     ] = UNLIMITED
 
+    cache_indexes: Annotated[
+        str,
+        Setting(
+            cached_indexes,
+            "Indexes of sealed segments stay in memory once they were used, up to 32 MiB a shard "
+            "(all), or are read anew by who needs them (open_segment, none). What is read is the "
+            "same; the segment that is written has its own in any case.",
+        ),
+    ] = ALL_INDEXES
     validate_checksum: Annotated[
         bool,
         flag(

@@ -23,7 +23,7 @@ _NAMES: Final[dict[str, str]] = {
     "system.stream": "path",
     "system.topic": "path",
     "system.partition": "path",
-    "system.segment": "cache_indexes cache_time_indexes preallocate server_confirmation",
+    "system.segment": "preallocate server_confirmation",
     "system.compression": "default_algorithm allow_override",
     "system.memory_pool": "enabled size bucket_capacity",
     "system.sharding": "pin_cores inbox_capacity reply_inbox_capacity shutdown_poll_interval "
@@ -57,6 +57,7 @@ WITHOUT_EFFECT: Final[dict[str, str]] = {
     "tcp.socket_migration": "connections over plain TCP always move to the shard they work with",
     "tcp.tls.certificate": "PKCS12 is not read; write PEM files in tcp.tls.cert_file and key_file",
     "tcp.tls.password": "PKCS12 is not read; write PEM files in tcp.tls.cert_file and key_file",
+    "system.segment.cache_time_indexes": "times lie beside offsets: system.segment.cache_indexes",
     "quic.datagram_send_buffer_size": "nothing is sent outside of streams",
     "websocket.read_buffer_size": "all clients of a shard share one buffer",
     "websocket.write_buffer_size": "replies are not gathered, each is written at once",

@@ -14,11 +14,19 @@ from iggy_broker.archive.places import open_store
 from iggy_broker.archive.reading import ArchiveReads
 from iggy_broker.cleaner import Cleaner
 from iggy_broker.config import Config
+from iggy_broker.config_data import ALL_INDEXES
 from iggy_broker.metadata.model import State
 from iggy_broker.metrics import Counters
 from iggy_broker.scrubber import Scrubber
 from iggy_broker.storage.gate import Gate
+from iggy_broker.storage.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from iggy_broker.storage.partition import Partition, StorageParts
+
+
+def indexes_of(config: Config) -> IndexCache:
+    """For the indexes of one shard's sealed segments, as much as its settings say."""
+    keeps = config.system.segment.cache_indexes == ALL_INDEXES
+    return IndexCache(INDEX_CACHE_BYTES_MAX if keeps else 0)
 
 
 def gate_of(config: Config) -> Gate:

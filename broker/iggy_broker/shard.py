@@ -19,7 +19,7 @@ import uvloop
 from iggy_broker import logs
 from iggy_broker.config import Config
 from iggy_broker.logs import event
-from iggy_broker.maintenance import Maintenance, gate_of, with_older
+from iggy_broker.maintenance import Maintenance, gate_of, indexes_of, with_older
 from iggy_broker.metadata.info import InfoKeeper
 from iggy_broker.metadata.journal import Journal
 from iggy_broker.metadata.model import State
@@ -137,7 +137,7 @@ class Shard:
         syncer = around.syncer(self._on_storage_failed, self._counters)
         self._parts.callback(syncer.close)
         parts = StorageParts(
-            around.disk, around.clock, plan.table, syncer,
+            around.disk, around.clock, plan.table, syncer, indexes_of(plan.config),
             warn=self._warn, gate=gate_of(plan.config), keys=plan.keys,
         )  # fmt: skip
         parts, close = with_older(plan.config, parts, around.archive_lane, self._counters)

@@ -115,8 +115,8 @@ def test_the_production_file_of_the_documents_loads() -> None:
     archiver = loaded.config.data_maintenance.archiver
     assert (archiver.enabled, archiver.kind, archiver.s3.bucket) == (True, "s3", "backup")
     assert (archiver.s3.access_key_id, archiver.s3.secret_access_key) == ("AKIA", "hunter2")
-    assert len(loaded.warnings) == 1
-    assert all("this version does not use it yet" in warning for warning in loaded.warnings)
+    assert system.segment.cache_indexes == "all"
+    assert not loaded.warnings
     assert "hunter2" not in "".join(loaded.warnings)
 
 
@@ -143,6 +143,16 @@ def test_a_wrong_value_names_file_key_value_and_fix(text: str, words: list[str])
         from_file(text)
 
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("true", "all"), ("ALL", "all"), ("open_segment", "open_segment"), ("false", "none")],
+)
+def test_which_indexes_stay_in_memory_may_be_said_as_ever(text: str, kept: str) -> None:
+    loaded = config.load(None, {"IGGY_SYSTEM_SEGMENT_CACHE_INDEXES": text}).config
+    assert loaded.system.segment.cache_indexes == kept
+    assert from_file(f'[system.segment]\ncache_indexes = "{text}"').config == loaded
 
 
 def test_a_wrong_variable_names_itself() -> None:

@@ -116,6 +116,14 @@ class FakeSegment:
         self.index_bytes = 0
 
 
+def test_without_memory_only_the_index_in_use_is_kept() -> None:
+    cache = IndexCache(bytes_max=0)
+    first, second = FakeSegment(40), FakeSegment(40)
+    cache.touch(first)
+    cache.touch(second)
+    assert [segment.index_bytes for segment in (first, second)] == [0, 40]
+
+
 def test_indexes_not_used_lately_leave_memory() -> None:
     cache = IndexCache(bytes_max=100)
     first, second, third = FakeSegment(40), FakeSegment(40), FakeSegment(40)
