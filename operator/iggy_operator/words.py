@@ -73,6 +73,8 @@ EVENTS: Final = (
          "anew"),
     Word("DeadLetters", ("IggySink",), "Messages were set aside in the topic of its dead letters: "
          "once an hour"),
+    Word("NearRetention", ("IggySink",), "The oldest message that it has not carried over has less "
+         "than 20 % of the topic's expiry left: once, and again after it had more"),
     Word("SecondReader", _CONNECTORS, "Another program is in the consumer group of the job, so a "
          "sink's progress is not what it says"),
 )  # fmt: skip

@@ -53,7 +53,7 @@ def test_a_sinks_user_can_do_its_work_and_its_progress_is_seen(broker: BrokerPro
         world.give_broker(external=external)
         world.give_secret("root", username=USERNAME, password=PASSWORD)
         world.give_stream()
-        world.give_topic(partitions=2)
+        world.give_topic(partitions=2, retention={"messageExpiry": "75s"})
         world.give_topic("other")
         letters = {"tolerance": "Data", "deadLetter": {"topic": "orders.dlq"}}
         value = sink(**SMALLEST, lag={"warnAge": "1m"}, errors=letters)
@@ -77,5 +77,7 @@ def test_a_sinks_user_can_do_its_work_and_its_progress_is_seen(broker: BrokerPro
         assert "lastCommitTime" in progress
         assert progress["lagSeconds"] > 60
         assert world.says(SINK, "Lagging") == ("True", "Lagging")
+        assert progress["headroomPercent"] < 20
+        assert [item.reason for item in world.cluster.events].count("NearRetention") == 1
 
     asyncio.run(main())

@@ -119,6 +119,7 @@ def of_sinks(seen: Seen) -> None:
     async def scenario(scene: Scene) -> None:
         world = scene.world
         await scene.given("Kubeflow", errors=ERRORS)
+        world.cluster.change_spec(TOPIC, retention={"messageExpiry": "1h"})
         (application,) = scene.launchers.applications()
         application["status"] |= {
             "sparkApplicationId": "spark-1",

@@ -51,6 +51,7 @@ class FakeBroker:
         """Bytes of its disk, and how many of them are free."""
         self.attempts = 0
         self.message_time_us: int | None = None
+        self.message_times_us: dict[tuple[str, str, int], int] = {}  # where it differs
         self.root_changed: Callable[[str], None] = lambda password: None
         self.tls: Tls | None = None
         """As the last one who connected wanted it."""
@@ -295,10 +296,11 @@ def _get_offset(broker: FakeBroker, request: Any) -> replies.StoredOffset | None
 
 def _poll(broker: FakeBroker, request: Any) -> replies.Polled:
     """Messages are mere numbers here; the first one may have a time."""
-    broker.topic(request)
-    if broker.message_time_us is None:
+    place = *broker.topic(request), request.partition_id
+    time_us = broker.message_times_us.get(place, broker.message_time_us)
+    if time_us is None:
         return replies.Polled(request.partition_id, 0, 0)
-    region = make_batch([Body()], timestamp_us=broker.message_time_us)
+    region = make_batch([Body()], timestamp_us=time_us)
     return replies.Polled(request.partition_id, 0, 1, bytes(region))
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from iggy_client import calls
 from iggy_operator import units
 from iggy_operator.broker_admin import BrokerAdmin
+from iggy_operator.kinds import sink_retention
 from iggy_operator.resources import Connector
 from iggy_operator.units import time_of, time_text
 from iggy_wire import batch
@@ -31,7 +32,8 @@ async def progress(
     if details is None:
         return None
     shared = await admin.ask(calls.get_group(stream, topic, group))
-    committed = end = worst = worst_lag = worst_done = 0
+    committed = end = 0
+    waiting: list[tuple[int, int, int]] = []  # lag, partition, the next offset to carry
     for partition in details.partitions:
         here = end_of(partition)
         done = 0
@@ -39,18 +41,26 @@ async def progress(
             call = calls.get_offset(Consumer.group(group), stream, topic, partition.id)
             stored = await admin.ask(call)
             done = 0 if stored is None else min(here, stored.stored_offset + 1)
-        if here - done > worst_lag:
-            worst, worst_lag, worst_done = partition.id, here - done, done
+        if here > done:
+            waiting.append((here - done, partition.id, done))
         committed, end = committed + done, end + here
+    waiting.sort(key=lambda item: -item[0])
     result: dict[str, Any] = {
         "committed": committed,
         "end": end,
         "lagMessages": end - committed,
-        "worstPartition": worst if worst_lag else None,
+        "worstPartition": waiting[0][1] if waiting else None,
         "lastCommitTime": old.get("lastCommitTime"),
     }
-    if worst_lag:
-        result["lagSeconds"] = await _age_s(admin, (stream, topic, worst, worst_done), now_s=now_s)
+    expiry_s = sink_retention.expiry_s(details.topic)
+    looked_at = sink_retention.PARTITIONS_MAX if expiry_s else 1
+    ages = [
+        await _age_s(admin, (stream, topic, number, offset), now_s=now_s)
+        for _, number, offset in waiting[:looked_at]
+    ]
+    if ages:
+        result["lagSeconds"] = ages[0]
+    result["headroomPercent"] = sink_retention.headroom(ages, expiry_s)
     if committed > old.get("committed", 0):
         result["lastCommitTime"] = time_text(now_s)
     result["rowsPerSecond"] = _speed(committed, old, now_s=now_s)

@@ -20,7 +20,7 @@ from iggy_operator.conditions import (
     condition,
     found,
 )
-from iggy_operator.kinds import sink_letters
+from iggy_operator.kinds import sink_letters, sink_retention
 from iggy_operator.kinds.common import Note, Verdict
 from iggy_operator.kinds.connector_objects import Found
 from iggy_operator.kinds.connector_progress import is_committing
@@ -124,6 +124,9 @@ def _notes(facts: Facts, old: Mapping[str, Any]) -> tuple[Note, ...]:
     target = facts.job.dead_letters
     if target is not None and facts.letters:
         told = sink_letters.note(target, facts.letters, old.get("deadLetters") or {})
+        notes += [] if told is None else [told]
+    if facts.progress is not None:
+        told = sink_retention.note(facts.progress, old.get("progress") or {})
         notes += [] if told is None else [told]
     if facts.was_lost and facts.plan.step is Step.START:
         text = "somebody removed the application: it is made anew"
