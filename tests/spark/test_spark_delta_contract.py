@@ -20,10 +20,12 @@ APPEND: dict[str, Any] = {"partitionBy": ["month", "iggy_date"]}
 # Every message has a key of its own, so that the contract holds.
 UPSERT: dict[str, Any] = {"mode": "Upsert", "keyColumns": ["iggy_partition_id", "iggy_offset"]}
 
+TAKES_ALL = "a table takes every row: columns that do not fit are found before the first batch"
+
 
 @dataclass(frozen=True)
 class DeltaTarget:
-    """A table of its own. A table takes every row whose columns fit."""
+    """A table of its own."""
 
     place: DeltaPlace
     more: dict[str, Any]
@@ -38,8 +40,8 @@ class DeltaTarget:
     def rows(self) -> list[Row]:
         return self.place.rows()
 
-    def refusing(self) -> None:
-        return None
+    def refusing(self) -> str:
+        return TAKES_ALL
 
     def away(self) -> Target:
         store = {

@@ -17,10 +17,12 @@ from postgres import Postgres
 from sink_cases import declare
 from sink_contract import Row, SinkContract, Target
 
+TAKES_ALL = "a table takes every row: columns that do not fit are found before the first batch"
+
 
 @dataclass(frozen=True)
 class IcebergTarget:
-    """A table of its own in some catalog. A table takes every row whose columns fit."""
+    """A table of its own in some catalog."""
 
     tables: IcebergTables
     table: str
@@ -32,8 +34,8 @@ class IcebergTarget:
     def rows(self) -> list[Row]:
         return self.tables.rows(self.table)
 
-    def refusing(self) -> None:
-        return None
+    def refusing(self) -> str:
+        return TAKES_ALL
 
     def away(self) -> Target:
         return Away()
@@ -50,11 +52,11 @@ class Away:
     def rows(self) -> list[Row]:
         return []
 
-    def refusing(self) -> None:
-        return None
+    def refusing(self) -> str:
+        return TAKES_ALL
 
-    def away(self) -> None:
-        return None
+    def away(self) -> Target:
+        return self
 
 
 def _sink(block: blocks.Iceberg) -> IcebergSink:

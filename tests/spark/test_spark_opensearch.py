@@ -30,13 +30,15 @@ pytestmark = pytest.mark.skipif(not URL, reason="OPENSEARCH_URL names no OpenSea
 class OpenSearchTarget:
     """An index of its own. What is there is asked from the server."""
 
-    def __init__(self, **block: Any) -> None:
+    def __init__(self, *, seconds: float = 20.0, **block: Any) -> None:
         self.index = f"iggykube-{os.getpid()}-{next(_numbers)}"
+        self.seconds = seconds
         self.block = block
 
     def sink(self, payload: Payload | None = None) -> ElasticsearchSink:
-        block = blocks.Elasticsearch(urls=[URL], **{"index": self.index, **self.block})
-        return ElasticsearchSink(block, payload or declare(), retry=quick())
+        where = {"urls": [URL], "index": self.index}
+        block = blocks.Elasticsearch(**{**where, **self.block})
+        return ElasticsearchSink(block, payload or declare(), retry=quick(self.seconds))
 
     def make(self, **mapping: str) -> None:
         fields = {name: {"type": kind} for name, kind in mapping.items()}
@@ -52,11 +54,11 @@ class OpenSearchTarget:
         places = [one["_source"] for one in found]
         return sorted((one["iggy_partition_id"], one["iggy_offset"]) for one in places)
 
-    def refusing(self) -> None:
-        return None
+    def refusing(self) -> str:
+        return "a mapping refuses kinds of values, and here all are of one; a test below has others"
 
-    def away(self) -> None:
-        return None
+    def away(self) -> Target:
+        return OpenSearchTarget(seconds=0.2, urls=["http://127.0.0.1:9"])
 
 
 @pytest.fixture

@@ -34,11 +34,11 @@ class Shown:
         found = [json.loads(line) for line in self.lines]
         return sorted((one["iggy_partition_id"], one["iggy_offset"]) for one in found)
 
-    def refusing(self) -> None:
-        return None
+    def refusing(self) -> str:
+        return "a console shows every row"
 
-    def away(self) -> None:
-        return None
+    def away(self) -> str:
+        return "a console is the job's own output"
 
 
 class TestConsole(SinkContract):

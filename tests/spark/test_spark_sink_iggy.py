@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,18 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from broker_process import BrokerProcess
+from broker_process import BrokerProcess, running_broker
 from dead_letter_topics import messages_in
 from iggy_spark import connections, job_config, options
 from iggy_spark.errors import BrokerRefused, BrokerUnavailable, OptionError, SinkError
 from iggy_spark.messages import read_headers
 from iggy_spark.sinks.iggy import IggySink
 from iggy_wire.batch import Message
+from iggy_wire.kernel_types import PAYLOAD_BYTES_MAX
 from iggy_wire.options import Option, options_bytes
 from iggy_wire.primitives import Partitioning
-from sink_cases import SCHEMA, PlayedTask, portions, wanted
-from sink_contract import Row, SinkContract, Target
+from sink_cases import SCHEMA, PlayedTask, document, portions, wanted
+from sink_contract import REFUSED, Row, SinkContract, Target
 from sink_jobs import Setup, documents
 
 if TYPE_CHECKING:
@@ -34,11 +35,14 @@ TRACE = options_bytes((Option.of("trace", "abc"),))
 
 @dataclass(frozen=True)
 class Copy:
-    """A topic beside the one that is read."""
+    """A topic beside the one that is read. `folder` is for what a test starts."""
 
     topic: Topic
+    folder: Path
+    made: Callable[[int], bytes] = document
+    retry: str = "5s"
 
-    def sink(self, *, retry: str = "5s", address: str = "", **more: Any) -> IggySink:
+    def sink(self, *, retry: str = "", address: str = "", **more: Any) -> IggySink:
         given = self.topic.options(retryTimeoutMs="10m", servers=address or self.topic.address)
         reach = options.parse(given, mode="stream")
         block = {"stream": self.topic.stream, "topic": "copy", **more}
@@ -51,7 +55,7 @@ class Copy:
                 "type": "Iggy",
                 "iggy": block,
                 "payload": {"format": "Json", "schema": SCHEMA},
-                "errors": {"retry": {"timeout": retry}},
+                "errors": {"retry": {"timeout": retry or self.retry}},
             },
             "checkpoint": "/nowhere",
         }
@@ -68,17 +72,35 @@ class Copy:
         places = ("partition", "offset")
         return sorted(tuple(int(one[f"iggy.origin.{name}"]) for name in places) for one in found)  # type: ignore[misc]
 
-    def refusing(self) -> None:
-        return None
+    def refusing(self) -> Target:
+        return Copy(self.topic, self.folder, made=too_large)
 
-    def away(self) -> None:
-        return None
+    def away(self) -> Target:
+        """A broker that has stopped, and was the target's before."""
+        with running_broker(self.folder / "other", shards=1) as other:
+            there = Copy(replace(self.topic, address=other.address), self.folder, retry="300ms")
+            with other.client() as client:
+                client.create_stream(self.topic.stream)
+                client.create_topic(self.topic.stream, "copy", 2)
+            there.sink().check()
+        connections.close_all()
+        return there
+
+
+def too_large(number: int) -> bytes:
+    """A message that can be sent, and whose document has more than it: the columns that it lacks.
+    Only one is.
+    """
+    if number != REFUSED:
+        return document(number)
+    text = json.dumps({"number": number, "customer": ""})
+    return text.replace('""', f'"{"x" * (PAYLOAD_BYTES_MAX - len(text))}"').encode()
 
 
 @pytest.fixture
-def copy(topic: Topic) -> Iterator[Copy]:
+def copy(topic: Topic, tmp_path: Path) -> Iterator[Copy]:
     topic.client.create_topic(topic.stream, "copy", 2)
-    yield Copy(topic)
+    yield Copy(topic, tmp_path)
     connections.close_all()
 
 
@@ -101,9 +123,9 @@ def test_a_copy_goes_to_the_partition_of_the_same_number(copy: Copy) -> None:
     copy.sink(partitioning="Balanced").write_task(beyond, portions(beyond), PlayedTask())
 
 
-def test_a_sink_does_not_read_what_it_writes(topic: Topic) -> None:
+def test_a_sink_does_not_read_what_it_writes(topic: Topic, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"iggy\.topic: .* is the topic that the sink reads"):
-        Copy(topic).sink(topic=topic.name)
+        Copy(topic, tmp_path).sink(topic=topic.name)
 
 
 def test_a_broker_that_is_away_is_tried_for_the_time_that_the_sink_says(copy: Copy) -> None:
@@ -115,9 +137,9 @@ def test_a_broker_that_is_away_is_tried_for_the_time_that_the_sink_says(copy: Co
         sink.write_task(span, portions(span), PlayedTask())
 
 
-def test_a_missing_target_is_named(topic: Topic) -> None:
+def test_a_missing_target_is_named(topic: Topic, tmp_path: Path) -> None:
     with pytest.raises(BrokerRefused, match=r"topic 'copy' in stream .* does not exist"):
-        Copy(topic).sink().check()
+        Copy(topic, tmp_path).sink().check()
 
 
 def test_a_job_copies_bytes_and_headers(
