@@ -16,6 +16,9 @@ from iggy_spark import errors, job_config, job_run
 from iggy_spark.errors import BadPayload, OptionError, SinkError
 from iggy_spark.retry import Policy, Retry
 from iggy_spark.sinks import registry
+from iggy_wire.batch import Message
+from iggy_wire.options import Option, ValueKind, options_bytes
+from iggy_wire.primitives import Partitioning
 from page_samples import ROOT
 from shown_sinks import shown
 from sink_jobs import Setup, every
@@ -23,6 +26,7 @@ from sink_jobs import Setup, every
 if TYPE_CHECKING:
     from conftest import Topic
 
+FLAGS = re.MULTILINE | re.DOTALL
 PAGE = ROOT / "docs" / "sinks" / "custom.md"
 LOGGING = """
 import json
@@ -117,6 +121,23 @@ def test_a_batch_that_spark_has_not_committed_is_repeated_with_its_number(
     assert (rest["batch"], [offset for _, offset, _ in rest["rows"]]) == (1, [3, 4])
 
 
+def test_a_program_reads_headers_as_columns(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    found = re.search(r"^from iggy_spark import header\n.*?(?=^```)", PAGE.read_text(), FLAGS)
+    assert found is not None
+    custom = Custom(topic, tmp_path, found[0])
+    headers = options_bytes((Option.of("trace", "abc"), Option.of("attempt", 3, ValueKind.UINT32)))
+    sent = [Message(b'{"number": 1}', id=1, headers=headers), Message(b'{"number": 2}', id=2)]
+    topic.client.send(topic.stream, topic.name, Partitioning.partition(0), sent)
+
+    custom.run(spark)
+
+    (file,) = custom.log.glob("batch=0/*.json")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert rows == [{"offset": 0, "trace": "abc", "attempt": 3}, {"offset": 1}]
+
+
 def test_the_job_ends_with_the_last_line_of_the_programs_error(
     spark: SparkSession, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,7 +165,7 @@ def test_a_message_that_cannot_be_decoded_is_told_as_one(
 def test_the_sample_of_the_page_keeps_totals(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
-    found = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    found = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), FLAGS)
     assert found is not None
     custom = Custom(topic, tmp_path, found[1])
     given = shown("custom", tmp_path)["sink"]
