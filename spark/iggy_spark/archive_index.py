@@ -58,6 +58,16 @@ class Index:
         number = int(np.searchsorted(self.positions, position, "left"))
         return int(self.offsets[number]) if number < len(self.offsets) else None
 
+    def offset_before(self, position: int) -> int:
+        """Offset of the last batch here at or before a byte."""
+        return int(self.offsets[int(np.searchsorted(self.positions, position, "right")) - 1])
+
+    def entry_behind(self, position: int) -> Sequence[tuple[int, int]]:
+        """Offset and byte of the first batch here behind a byte; empty: there is none."""
+        number = int(np.searchsorted(self.positions, position, "right"))
+        found = slice(number, number + 1)
+        return list(zip(self.offsets[found].tolist(), self.positions[found].tolist(), strict=True))
+
     def with_more(self, rows: Sequence[tuple[int, int, int]]) -> Index:
         """The same and other batches of the segment, in their order."""
         more = np.array(rows, dtype=np.uint64).reshape(-1, FIELDS)

@@ -104,7 +104,12 @@ class JoinedFetch:
 def _reader(options: ReadOptions) -> SegmentReader:
     assert options.archive is not None, "checked by who asks"
     archive = archive_of(options.archive, options.retry_timeout_ms)
-    return SegmentReader(archive, options.fetch_bytes, verify=options.verify_checksum)
+    return SegmentReader(
+        archive,
+        options.fetch_bytes,
+        verify=options.verify_checksum,
+        skips=not options.fail_on_data_loss,
+    )
 
 
 def fetch_of(options: ReadOptions, wanted: OffsetRange) -> Fetch:

@@ -59,6 +59,34 @@ def test_what_is_damaged_is_told(in_folder: ArchivedShop, damaged: Path) -> None
         rows_of(shop.only(archivePath=str(damaged)))
 
 
+@pytest.mark.parametrize("mode", ["auto", "only"])
+@pytest.mark.parametrize("place", ["payload", "length"])
+def test_damaged_batches_are_counted_where_loss_is_no_error(
+    in_folder: ArchivedShop, damaged: Path, mode: str, place: str
+) -> None:
+    shop = in_folder
+    second = of_partition(damaged, "log")[1]
+    data, at, starts = second.read_bytes(), 0, []
+    while at < len(data):
+        starts.append(at)
+        at += BatchHeader.decode(data, at).length
+    first = int(second.stem) + 3 * BATCH
+    given = shop.options() if mode == "auto" else shop.only()
+    given |= {"archivePath": str(damaged)}
+
+    if place == "payload":
+        for number in (3, 4, 6):
+            flip(second, starts[number] + 300)
+        lost = {*range(first, first + 2 * BATCH), *range(first + 3 * BATCH, first + 4 * BATCH)}
+    else:
+        flip(second, starts[3] + 32)  # up to where the index has a batch again: here the next one
+        lost = set(range(first, first + BATCH))
+    with pytest.raises(ArchiveUnreadable, match=rf"partitions/0/.* at offset {first} of"):
+        rows_of(given)
+    found = rows_of({**given, "failOnDataLoss": "false"})
+    assert found == [row for row in shop.rows() if row[0] or row[1] not in lost]
+
+
 def test_a_damaged_index_is_no_trouble(
     in_folder: ArchivedShop, damaged: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,14 +10,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from archived_rows import rows_of
+from broker_process import PASSWORD, USERNAME, running_broker
 from iggy_client import Client
 from iggy_spark import options, readers
-from iggy_spark.connections import Connection
+from iggy_spark.connections import Connection, close_all
 from iggy_spark.errors import DataLoss
 from iggy_spark.offsets import Offsets, QueryOffsets
 from iggy_spark.retention import RetentionWatch
 from iggy_spark.topics import Topics
 from sink_jobs import Setup, every
+from stored import logs, partition_folder, send
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -105,6 +108,32 @@ def test_a_warning_comes_before_the_loss(log: "Topic", caplog: pytest.LogCapture
     told = look(0, ages_s=[0.9 * hour_s] * 3)
     assert told.count("the oldest unread message is 32") == 1
     assert look(0, ages_s=[0.9 * hour_s, 0.1 * hour_s, 0.95 * hour_s]).count("oldest unread") == 2
+
+
+def test_messages_that_the_broker_keeps_back(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        folder = partition_folder(broker)
+        with broker.client() as client:
+            client.create_stream("shop")
+            client.create_topic("shop", "orders", 1, {"segment_size": 1 << 20})
+            for first in range(0, 100, 10):
+                send(client, "shop", "orders", *(b"%40000d" % n for n in range(first, first + 10)))
+        broker.stop()
+        second = logs(folder)[1]
+        data = bytearray(second.read_bytes())
+        data[len(data) // 2] ^= 1  # in the second of its three batches
+        second.write_bytes(data)
+        broker.start()
+
+        login = {"servers": broker.address, "username": USERNAME, "password": PASSWORD}
+        given = {**login, "stream": "shop", "topic": "orders"}
+        with pytest.raises(
+            DataLoss, match=r"partition 0: offsets 40\u201359 \(20 messages\) are damaged, the next"
+        ):
+            rows_of(given)
+        found = rows_of({**given, "failOnDataLoss": "false"})
+        assert [offset for _, offset, _ in found] == [*range(40), *range(60, 100)]
+    close_all()
 
 
 def purge(topic: "Topic") -> None:

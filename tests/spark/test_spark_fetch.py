@@ -32,6 +32,7 @@ class Log:
     end: int = 100
     incarnations: list[Incarnation] = field(default_factory=lambda: [INCARNATION])
     change: Callable[[bytes], bytes] = lambda data: data
+    kept_back: range = range(0)
     asked: list[int] = field(default_factory=list)  # ahead
 
     def topic_state(self) -> TopicState:
@@ -42,7 +43,7 @@ class Log:
     def poll(self, partition: int, strategy: PollingStrategy, *, count: int) -> Polled:
         assert partition == 3
         at = max(strategy.value, self.first)
-        count = min(count, self.end - at)
+        count = 0 if at in self.kept_back else min(count, self.end - at)
         if count <= 0:
             return Polled(3, max(0, self.end - 1), 0, b"")
         start = at - at % 10
@@ -137,6 +138,50 @@ def test_changed_bytes_are_noticed(monkeypatch: pytest.MonkeyPatch, at: int) -> 
 
     with pytest.raises(CorruptReply, match="s/t partition 3: the broker's bytes are broken"):
         read(monkeypatch, Log(change=change), 0, 10)
+
+
+def test_a_damaged_batch_is_an_error_or_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(data: bytes) -> bytes:
+        """Of the batch with offset 20."""
+        return data[:-1] + b"X" if data[8:16] == (20).to_bytes(8, "little") else data
+
+    told = r"s/t partition 3: the broker's bytes are broken at offsets 20\u201329"
+    with pytest.raises(CorruptReply, match=told):
+        read(monkeypatch, Log(change=change), 10, 60)
+
+    left = [n for n in range(10, 60) if n not in range(20, 30)]
+    assert read(monkeypatch, Log(change=change), 10, 60, failOnDataLoss="false") == (left, 10)
+    assert read(monkeypatch, Log(change=change), 10, 27, failOnDataLoss="false") == (
+        list(range(10, 20)), 7,
+    )  # fmt: skip
+    assert read(monkeypatch, Log(change=change), 10, 60, verifyChecksum="false") == (
+        list(range(10, 60)), 0,
+    )  # fmt: skip
+
+
+def test_bytes_that_were_damaged_on_the_way_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = iter([b"X"])
+
+    def change(data: bytes) -> bytes:
+        return data[:-1] + next(faults, data[-1:])
+
+    assert read(monkeypatch, Log(change=change), 10, 60) == (list(range(10, 60)), 0)
+
+
+@pytest.mark.parametrize("kept_back", [range(20, 21), range(20, 50), range(20, 80)])
+def test_what_the_broker_keeps_back_is_an_error_or_counted(
+    monkeypatch: pytest.MonkeyPatch, kept_back: range
+) -> None:
+    """It counts messages, and does not give them: it found them damaged on its disk."""
+    lost = range(20, min(60, kept_back.stop))
+    told = rf"partition 3: offsets 20\u2013{lost[-1]} .* are damaged, the next is {lost.stop};"
+    with pytest.raises(DataLoss, match=told):
+        read(monkeypatch, Log(kept_back=kept_back), 10, 60)
+
+    left = [n for n in range(10, 60) if n not in lost]
+    assert read(monkeypatch, Log(kept_back=kept_back), 10, 60, failOnDataLoss="false") == (
+        left, len(lost),
+    )  # fmt: skip
 
 
 def test_messages_from_another_place_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
