@@ -30,6 +30,11 @@ from remote_checkpoint import RemoteCheckpoint
 
 _numbers = itertools.count()
 HERE = Path(__file__).parent
+DEDUPLICATION = {  # in topics of this name
+    "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true",
+    "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_TOPICS": "*/once",
+    "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_EXPIRY": "0",
+}
 TIMEOUT_S = 300.0  # a broker, a Spark and a store start in whichever test comes first
 
 
@@ -41,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as process:
+    folder = tmp_path_factory.mktemp("broker")
+    with running_broker(folder, settings=DEDUPLICATION) as process:
         yield process
 
 

@@ -92,3 +92,25 @@ def test_a_copy_repeats_messages_with_the_same_ids_and_loses_none(
     assert ids[10:] == ids[6:10]
     assert [message.payload for message in found[10:]] == [m.payload for m in found[6:10]]
     assert topic.stored("lake", 0) == 9
+
+
+def test_a_copy_exactly_once_repeats_nothing_in_a_topic_that_deduplicates(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    topic.client.create_topic(topic.stream, "once", 2)
+    setup = Setup(topic, tmp_path, type="Iggy", files=None, maxOffsetsPerTrigger=6)
+    setup.value["sink"] |= {
+        "iggy": {"stream": topic.stream, "topic": "once"},
+        "delivery": "ExactlyOnce",
+    }
+    topic.send(0, documents(0, 10))
+
+    setup.run(spark)
+    poison(setup)
+    setup.value["sink"]["maxOffsetsPerTrigger"] = 100  # what comes again is planned otherwise
+    topic.send(0, documents(10, 20))
+    setup.run(spark)
+
+    found = [json.loads(m.payload) for m in messages_in(topic.client, topic.stream, "once")]
+    assert [one["number"] for one in found] == list(range(20))
+    assert topic.stored("lake", 0) == 19

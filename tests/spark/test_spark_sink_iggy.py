@@ -1,4 +1,6 @@
-"""Copies of messages in another topic: with their bytes, headers and origin, at least once."""
+"""Copies of messages in another topic: with their bytes, headers and origin, at least once, or
+exactly once into a topic in which the broker deduplicates.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,13 @@ class Copy:
     folder: Path
     made: Callable[[int], bytes] = document
     retry: str = "5s"
+    name: str = "copy"
+    delivery: str = "AtLeastOnce"
 
     def sink(self, *, retry: str = "", address: str = "", **more: Any) -> IggySink:
         given = self.topic.options(retryTimeoutMs="10m", servers=address or self.topic.address)
         reach = options.parse(given, mode="stream")
-        block = {"stream": self.topic.stream, "topic": "copy", **more}
+        block = {"stream": self.topic.stream, "topic": self.name, **more}
         value = {
             "name": "shop/copy",
             "broker": {"address": self.topic.address},
@@ -56,6 +60,7 @@ class Copy:
                 "iggy": block,
                 "payload": {"format": "Json", "schema": SCHEMA},
                 "errors": {"retry": {"timeout": retry or self.retry}},
+                "delivery": self.delivery,
             },
             "checkpoint": "/nowhere",
         }
@@ -67,15 +72,15 @@ class Copy:
         found = [
             read_headers(memoryview(message.headers))
             for partition in range(2)
-            for message in messages_in(self.topic.client, self.topic.stream, "copy", partition)
+            for message in messages_in(self.topic.client, self.topic.stream, self.name, partition)
         ]
         places = ("partition", "offset")
         return sorted(tuple(int(one[f"iggy.origin.{name}"]) for name in places) for one in found)  # type: ignore[misc]
 
-    def refusing(self) -> Target:
+    def refusing(self) -> Target | str:
         return Copy(self.topic, self.folder, made=too_large)
 
-    def away(self) -> Target:
+    def away(self) -> Target | str:
         """A broker that has stopped, and was the target's before."""
         with running_broker(self.folder / "other", shards=1) as other:
             there = Copy(replace(self.topic, address=other.address), self.folder, retry="300ms")
@@ -85,6 +90,16 @@ class Copy:
             there.sink().check()
         connections.close_all()
         return there
+
+
+class CopyOnce(Copy):
+    """One in which the broker deduplicates."""
+
+    def refusing(self) -> Target | str:
+        return "as without deduplication"
+
+    def away(self) -> Target | str:
+        return "as without deduplication"
 
 
 def too_large(number: int) -> bytes:
@@ -108,6 +123,19 @@ class TestIggy(SinkContract):
     @pytest.fixture
     def target(self, copy: Copy) -> Target:
         return copy
+
+
+class TestIggyThatDeduplicates(SinkContract):
+    @pytest.fixture
+    def target(self, topic: Topic, tmp_path: Path) -> Iterator[Target]:
+        topic.client.create_topic(topic.stream, "once", 2)
+        yield CopyOnce(topic, tmp_path, name="once", delivery="ExactlyOnce")
+        connections.close_all()
+
+
+def test_exactly_once_needs_a_partition_that_stays_the_same(copy: Copy) -> None:
+    with pytest.raises(OptionError, match=r"sink\.delivery: .* needs iggy\.partitioning: Same"):
+        replace(copy, delivery="ExactlyOnce").sink(partitioning="Balanced")
 
 
 def test_a_copy_goes_to_the_partition_of_the_same_number(copy: Copy) -> None:

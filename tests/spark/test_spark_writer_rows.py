@@ -195,6 +195,27 @@ def test_rows_find_their_topics_and_number_their_ids_across_batches(topic: Topic
         assert [message.id.to_bytes(16, "big") for message in found] == [ids[row] for row in rows]
 
 
+@pytest.mark.parametrize("failed_at", [6, 12])
+def test_a_task_that_is_repeated_writes_nothing_twice_where_the_broker_deduplicates(
+    topic: Topic, failed_at: int
+) -> None:
+    given = topic.options(topic="once", createTopic="true", partitionsCount="2", batchMessages="4")
+    options = write_options.parse({**given, "ids": "deterministic", "partitioning": "key"})
+    keys = [f"customer-{number % 5}" for number in range(12)]
+
+    for rows in (failed_at, 12):  # the first attempt ends before its result is known
+        writer = RowWriter(options, WriteColumns(0, key=1), PLACE)
+        for start in range(0, rows, 6):
+            payloads = [f"m{number}" for number in range(start, start + 6)]
+            columns = {"payload": payloads, "key": keys[start : start + 6]}
+            writer.write(pa.RecordBatch.from_pydict(columns))
+
+    found = [message for partition in (0, 1) for message in read(topic, "once", partition)]
+    assert sorted(message.payload for message in found) == sorted(b"m%d" % n for n in range(12))
+    ids = [message.id.to_bytes(16, "big") for message in found]
+    assert sorted(ids) == sorted(deterministic_ids(PLACE, 0, 12).to_pylist())
+
+
 def test_a_task_does_not_make_a_topic_for_every_row(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

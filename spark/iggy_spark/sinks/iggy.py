@@ -1,7 +1,8 @@
 """Messages into another topic of the same broker, with their headers, and where they come from.
 
-At least once: a batch that is repeated sends its messages again, with the same ids. Ids are a hash
-of the sink and the message's place.
+A batch that is repeated sends its messages again, with the same ids and to the same partitions. Ids
+are a hash of the sink and the message's place. Exactly once where the broker leaves out what the
+target has been sent before: it does so if it is told to, and tells nobody whether it does.
 """
 
 from __future__ import annotations
@@ -42,19 +43,26 @@ class _Patient:
 class IggySink:
     """Copies messages. Raw and text stay what they are, others are sent as JSON documents."""
 
-    exactly_once = False
     keeps_place = False
 
     def __init__(self, block: blocks.IggyCopy, config: JobConfig, reach: Reach | None) -> None:
         """`reach` leads to the broker; without it nothing can be sent.
 
         Raises:
-            OptionError: the sink would read what it writes.
+            OptionError: the sink would read what it writes, or what is repeated would go to any
+                partition although the broker is to know it again.
         """
         if (block.stream, block.topic) == (config.stream, config.topic):
             raise OptionError(
                 f"sink.iggy.topic: {block.stream}/{block.topic} is the topic that the sink reads: "
                 "name another"
+            )
+        self.exactly_once = config.sink.delivery == "ExactlyOnce"
+        """Where it is asked for: then the broker is said to deduplicate in the target."""
+        if self.exactly_once and block.partitioning != "Same":
+            raise OptionError(
+                "sink.delivery: ExactlyOnce needs iggy.partitioning: Same, since a partition knows "
+                "again only what it was sent itself"
             )
         payload = config.payload
         self._block, self._name, self._reach = block, config.name, reach
