@@ -34,7 +34,8 @@ class S3(Part, frozen=True):
 
     endpoint: Annotated[str, msgspec.Meta(pattern="^https?://[^/@]+/?$")] | None = None
     region: Text | None = None
-    path_style: bool = False
+    path_style: bool | None = None
+    """None: with an endpoint, as stores that are not Amazon's want it."""
     credentials_path: Text | None = None
     credentials_secret_name: Any = None
 
@@ -43,7 +44,7 @@ class S3(Part, frozen=True):
         return s3.Connection(
             endpoint=self.endpoint or "",
             region=self.region or "",
-            path_style=self.path_style,
+            path_style=self.endpoint is not None if self.path_style is None else self.path_style,
             credentials_path=self.credentials_path or "",
         )
 

@@ -161,8 +161,9 @@ def test_a_brokers_archive_and_keys_are_those_of_its_document(tmp_path: Path) ->
 
 
 def test_what_comes_from_elsewhere_has_a_login_of_its_own(tmp_path: Path) -> None:
-    source = "restoreFrom: {s3: {bucket: other, endpoint: 'http://s3:1', pathStyle: true}}"
-    spec = f"{{{ARCHIVE.partition(', restoreFrom')[0]}, {source}}}"
+    own = ARCHIVE.partition(", restoreFrom")[0].replace("abc,", "abc, pathStyle: false,")
+    source = "restoreFrom: {s3: {bucket: other, endpoint: 'http://s3:1'}}"
+    spec = f"{{{own}, {source}}}"
 
     made = plan(tmp_path, HEAD % ("IggyBroker", "iggy", spec), STREAM, KEYS)
 
@@ -171,6 +172,7 @@ def test_what_comes_from_elsewhere_has_a_login_of_its_own(tmp_path: Path) -> Non
     found = made.restore.environment
     assert found["IGGY_DATA_MAINTENANCE_ARCHIVER_ENABLED"] == "false"
     assert found["IGGY_DATA_MAINTENANCE_ARCHIVER_S3_ENDPOINT"] == "http://s3:1"
+    assert "IGGY_DATA_MAINTENANCE_ARCHIVER_S3_ADDRESSING" not in found, "of the other bucket"
     assert "hidden" not in found.values()
 
 

@@ -32,7 +32,7 @@ spec:
   - name: lake
     type: Files
     files: {path: "s3a://%(bucket)s/local/lake", s3: &store {
-      endpoint: "%(endpoint)s", pathStyle: true, credentialsSecretName: keys}}
+      endpoint: "%(endpoint)s", credentialsSecretName: keys}}
     checkpoint: {location: "s3a://%(bucket)s/local/checkpoint", s3: *store}
     payload: {format: Json, schema: id BIGINT}
     errors: {tolerance: Data, deadLetter: {topic: orders.dlq, maxRatio: 1}}

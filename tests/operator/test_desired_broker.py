@@ -203,6 +203,25 @@ def test_the_pod_can_be_tightened_and_never_loosened() -> None:
     assert (context["runAsUser"], context["runAsGroup"], context["fsGroup"]) == (7, 8, USER_ID)
 
 
+@pytest.mark.parametrize(
+    ("wish", "addressing"),
+    [
+        ({"endpoint": "http://minio:9000"}, "auto"),  # by path: see the broker's setting
+        ({}, "auto"),
+        ({"endpoint": "http://minio:9000", "pathStyle": False}, "virtual"),
+        ({"pathStyle": True}, "path"),
+    ],
+)
+def test_where_a_buckets_name_stands_is_the_brokers_to_say_unless_it_is_said(
+    wish: dict[str, Any], addressing: str
+) -> None:
+    children = children_of(broker_of(archiver={"kind": "S3", "s3": {"bucket": "abc", **wish}}))
+
+    loaded = broker_settings.load(None, environment_of(children)).config
+
+    assert loaded.data_maintenance.archiver.s3.addressing == addressing
+
+
 def test_the_broker_takes_all_settings_without_a_warning() -> None:
     for spec in SPECS.values():
         environment = environment_of(children_of(broker_of(**spec)))

@@ -92,6 +92,10 @@ NODE: dict[str, Any] = {
         ({"size": "2Gi", "deep": {"mode": "B", "on": False}},
          {"size": "2Gi", "deep": {"mode": "B", "on": False}}),
         ({"free": {"x": "1Gi"}, "list": []}, {"free": {"x": "1Gi"}}),
+        ({"s3": {"region": "a", "pathStyle": False}}, {"s3": {"region": "a"}}),
+        ({"s3": {"region": "a", "pathStyle": True}}, {"s3": {"region": "a", "pathStyle": True}}),
+        ({"s3": {"endpoint": "a", "pathStyle": False}},
+         {"s3": {"endpoint": "a", "pathStyle": False}}),
     ],
 )  # fmt: skip
 def test_defaults_and_empty_parts_were_not_asked_for(value: Any, kept: Any) -> None:

@@ -174,7 +174,7 @@ def test_a_checkpoint_in_an_object_store_needs_no_claim_but_its_login(tmp_path: 
 
     assert config.checkpoint == "s3a://state/orders"
     assert config.checkpoint_store.connection() == s3.Connection(
-        endpoint="http://store:8333", credentials_path="/etc/iggy-checkpoint"
+        endpoint="http://store:8333", path_style=True, credentials_path="/etc/iggy-checkpoint"
     )
     assert problems(job_of(sink_of(checkpoint=STATE)), "Kubeflow") == ()
     assert children.claim is None
@@ -191,10 +191,13 @@ def test_a_checkpoint_in_an_object_store_needs_no_claim_but_its_login(tmp_path: 
 def test_another_way_to_the_checkpoint_replaces_the_job(launcher: Launcher) -> None:
     before = {"checkpoint": STATE}
     renamed = {"checkpoint": {**STATE, "s3": {**STATE["s3"], "credentialsSecretName": "others"}}}
-    written_out = {"checkpoint": {**STATE, "s3": {**STATE["s3"], "pathStyle": False}}}
+    by_host = {"checkpoint": {**STATE, "s3": {**STATE["s3"], "pathStyle": False}}}
+    amazons = {"checkpoint": {**STATE, "s3": {"region": "eu-central-1"}}}
+    written = {"checkpoint": {**STATE, "s3": {"region": "eu-central-1", "pathStyle": False}}}
 
     assert changed(launcher, before, renamed) is Change.USER
-    assert changed(launcher, before, written_out) is Change.NONE
+    assert changed(launcher, before, by_host) is Change.USER
+    assert changed(launcher, amazons, written) is Change.RELEASE, "it is not replaced for that"
 
 
 def change(running: dict[str, Any], wanted: ConnectorChildren) -> Change:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iggy_spark import job_config, options
+from iggy_spark import blocks, job_config, options
 from iggy_spark.checkpoint import Checkpoint
 from iggy_spark.errors import Fenced, OptionError, TopicRecreated
 from iggy_spark.offsets import EARLIEST
@@ -187,3 +187,18 @@ def test_transforms_come_with_the_payload(tmp_path: Path) -> None:
 
     assert [item.name for item in found.fields] == ["month", "iggy_topic"]
     assert [one.place for one in found.transforms] == ["sink.transforms[0].metadata_to_fields"]
+
+
+@pytest.mark.parametrize(
+    ("block", "path_style"),
+    [
+        (blocks.S3(), False),
+        (blocks.S3(endpoint="http://store:1"), True),
+        (blocks.S3(endpoint="http://store:1", path_style=False), False),
+        (blocks.S3(path_style=True), True),
+    ],
+)
+def test_a_store_that_is_not_amazons_has_buckets_by_path(
+    block: blocks.S3, path_style: bool
+) -> None:
+    assert block.connection().path_style is path_style

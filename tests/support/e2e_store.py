@@ -29,7 +29,7 @@ def serve(kubectl: Kubectl, store: ObjectStore, *, name: str = "s3") -> None:
 
 def reached() -> Document:
     """The block `s3` of a sink: files and checkpoint each have one. For `serve` with its name."""
-    return {"endpoint": f"http://s3:{PORT}", "pathStyle": True, "credentialsSecretName": KEYS}
+    return {"endpoint": f"http://s3:{PORT}", "credentialsSecretName": KEYS}
 
 
 def service(name: str, server: Server, *, port: int = PORT) -> list[Document]:

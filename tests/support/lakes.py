@@ -25,10 +25,9 @@ def connection_to(store: ObjectStore) -> s3.Connection:
 
 
 def store_block(connection: s3.Connection) -> dict[str, Any]:
-    """How a job's file says it."""
+    """How a job's file says it: buckets by path is what comes of an endpoint."""
     return {
         "endpoint": connection.endpoint,
-        "pathStyle": connection.path_style,
         "credentialsPath": connection.credentials_path,
     }
 

@@ -15,6 +15,7 @@ from iggy_operator.desired.archive import (
     archive_problems,
     archiver_login,
     archiver_settings,
+    reads_own,
     restore_command,
     restore_place,
     restore_settings,
@@ -137,9 +138,11 @@ def restore_plan(broker: Broker, folders: Folders, secrets: Secrets) -> RestoreP
     summary = folders.run / "restored.json"
     _, *arguments = restore_command(broker, folder=folder, summary=str(summary))
     values, login = restore_settings(broker)
-    own_login = archiver_login(broker)
+    replaced = {*archiver_login(broker)}
+    if not reads_own(broker):
+        replaced |= {*archiver_settings(broker)}
     own = broker_settings(broker, folders, secrets)
-    kept = {name: value for name, value in own.items() if name not in own_login}
+    kept = {name: value for name, value in own.items() if name not in replaced}
     environment = {**kept, **values, **_resolved(login, broker, secrets)}
     return RestorePlan(tuple(arguments), environment, summary)
 

@@ -131,12 +131,15 @@ def archiver_settings(broker: Broker, *, folder: str = ARCHIVE_FOLDER) -> dict[s
 
 
 def _bucket_settings(block: Mapping[str, Any], place: Place) -> dict[str, str]:
+    addressing = ""  # as the broker does by itself: by path with an endpoint
+    if "pathStyle" in block:
+        addressing = "path" if block["pathStyle"] else "virtual"
     settings = {
         f"{_S3}BUCKET": block["bucket"],
         f"{_S3}KEY_PREFIX": place.prefix,
         f"{_S3}REGION": block["region"],
         f"{_S3}ENDPOINT": block.get("endpoint", ""),
-        f"{_S3}ADDRESSING": "path" if block["pathStyle"] else "virtual",
+        f"{_S3}ADDRESSING": addressing,
     }
     return {name: value for name, value in settings.items() if value}
 

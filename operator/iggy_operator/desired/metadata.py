@@ -151,4 +151,8 @@ def without_defaults(value: Any, node: Mapping[str, Any]) -> Any:
         if kept in (None, {}, []) or ("default" in child and kept == child["default"]):
             continue
         result[name] = kept
+    if result.get("pathStyle") is False and "endpoint" not in result:
+        # It says no more than its absence, and objects have it that were stored when it was a
+        # default of the schema: their pods go on.
+        del result["pathStyle"]
     return result

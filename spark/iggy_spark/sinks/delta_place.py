@@ -153,7 +153,7 @@ def storage_options(block: blocks.Delta) -> dict[str, str]:
         "AWS_REGION": region,
         "AWS_ACCESS_KEY_ID": login.get(names[0]),
         "AWS_SECRET_ACCESS_KEY": login.get(names[1]),
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false" if place.path_style else None,
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false" if place.connection().path_style else None,
         "AWS_ALLOW_HTTP": "true" if (place.endpoint or "").startswith("http://") else None,
         "AWS_CONDITIONAL_PUT": "etag",  # a version of the log is made only once
         **_ATTEMPTS,
