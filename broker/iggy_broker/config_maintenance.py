@@ -226,8 +226,8 @@ class Archiver(Section, frozen=True):
         int,
         Setting(
             values.positive_duration,
-            "Pause between two looks, and so with continuous about the most that is lost with the "
-            "volume.",
+            "From the begin of one copy to the next; with continuous this and the time of one copy "
+            "is the most that is lost with the volume.",
             name="interval",
             aliases=("archiver.interval",),
             show=values.show_duration,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,6 +80,10 @@ FIELDS: Final[dict[str, tuple[str, str]]] = {
     "archiver_behind_seconds": (
         "gauge",
         "With continuous: age of the oldest message that may not be in the archive.",
+    ),
+    "archiver_pass_seconds": (
+        "gauge",
+        "With continuous: how long the last copy of all that was written took.",
     ),
     "archiver_last_copy_seconds": (
         "gauge",
@@ -251,7 +256,7 @@ class SharedCounters:
 class Counters:
     """One shard's own numbers; the attributes are the names of `FIELDS`."""
 
-    __slots__ = (*FIELDS, "_block", "_more", "shared")
+    __slots__ = (*FIELDS, "_block", "_more", "looks", "shared")
 
     ready: int
     drained: int
@@ -304,6 +309,7 @@ class Counters:
     archiver_vanished_total: int
     archiver_pending_segments: int
     archiver_behind_seconds: int
+    archiver_pass_seconds: int
     archiver_last_copy_seconds: int
     archive_reads_total: int
     archive_reads_fetches_total: int
@@ -318,6 +324,8 @@ class Counters:
     def __init__(self, shared: SharedCounters, shard_id: int) -> None:
         """Zero, and to be published in the block of `shard_id`."""
         self.shared = shared
+        self.looks: list[Callable[[], None]] = []
+        """What brings ages up to date before they are published."""
         self._block = shared.block(shard_id)
         self._more = memoryview(bytearray(BLOCK_WORDS * _WORD_BYTES)).cast("Q")
         for name in FIELDS:
@@ -347,6 +355,8 @@ class Counters:
 
     def publish(self) -> None:
         """Make the numbers visible to the other shards."""
+        for look in self.looks:
+            look()
         start = len(FIELDS)
         self._block[start:] = self._more[start:]
         for place, name in enumerate(FIELDS):

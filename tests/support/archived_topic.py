@@ -152,7 +152,7 @@ class ArchivedTopic(CleanedTopic):
             state=lambda: self.state,
             partitions=host.open,
             parts=self.parts,
-            lanes=(lane, lane),
+            lanes=(lane, [lane]),
             counters=self.counters_of,
         )
         self.cleaners = [

@@ -1,16 +1,16 @@
 """The archiver of one shard: what is copied when, and what happens when that fails.
 
-Two lanes with a thread each: sealed segments, and (with continuous) what is written now, so that no
-large copy keeps the newest messages waiting; metadata and stored offsets go with the latter. The
-lanes never have the same segment: a sealed one whose pieces lack their end is the tail lane's,
-until they are whole.
+A lane for sealed segments, and (with continuous) some for what is written now, so that no large
+copy keeps the newest messages waiting, and several partitions are copied at once; metadata and
+stored offsets go with the latter. A partition is in one lane for tails at a time, and no segment in
+two lanes: a sealed one whose pieces lack their end is that of the tails, until they are whole.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -39,7 +39,6 @@ BETWEEN_TURNS: Final = 64
 """Partitions that are looked at before others are served."""
 
 T = TypeVar("T")
-Step = Callable[[int, Partition], Awaitable[bool]]
 
 _METADATA: Final = -1  # in place of a packed name
 _NOTHING: Final = Copies(Life(0, 0))
@@ -54,6 +53,9 @@ class Lane(Protocol):
         """Do it; what it returns or raises."""
 
 
+Step = Callable[[int, Partition, Lane], Awaitable[bool]]
+
+
 class Archiver:
     """Of one shard. Its partitions are read in the loop, their files in the lanes."""
 
@@ -64,7 +66,7 @@ class Archiver:
         state: Callable[[], State],
         partitions: Mapping[int, Partition],
         parts: StorageParts,
-        lanes: tuple[Lane, Lane],
+        lanes: tuple[Lane, Sequence[Lane]],
         counters: Counters,
     ) -> None:
         """`partitions` are those of the shard, by packed name; `lanes`: for sealed, for tails."""
@@ -74,7 +76,7 @@ class Archiver:
         self._partitions = partitions
         self._clock = parts.clock
         self._gate = parts.gate
-        self._lane, self._tail_lane = lanes
+        self._lane, self._tail_lanes = lanes
         self._counters = counters
         self._copies: dict[int, Copies] = {}
         self._patience = Patience()
@@ -83,8 +85,8 @@ class Archiver:
         self._state_copies = StateCopies(
             maintenance.state,
             state=state,
-            look=lambda packed, partition: self._look(packed, partition, self._tail_lane),
-            run=self._tail_lane.run,
+            look=lambda packed, partition: self._look(packed, partition, self._tail_lanes[0]),
+            run=self._tail_lanes[0].run,
             clock=parts.clock,
         )
         self._standing = Standing(
@@ -96,12 +98,14 @@ class Archiver:
             counters=counters,
         )
         self._whole_at_s = self._now_s()
+        """What came from the start on, and before that, is in the archive."""
+        if self._settings.continuous:
+            counters.looks.append(self._note_age)
 
     async def run(self, *, is_first: bool) -> None:
         """Until cancelled. The first shard tidies up what an earlier run left, before all copy."""
         self._standing.is_first = is_first
         await self._standing.settle()
-        self._whole_at_s = self._now_s()
         interval_s = self._settings.interval_us / 1_000_000
         lanes = [self._repeat(self._sealed_until_done, min(LOOK_S, interval_s))]
         if self._settings.continuous:
@@ -120,7 +124,7 @@ class Archiver:
             del self._copies[packed]
         self._patience.keep(set(partitions))
         self._gate.keep(partition.place for partition in partitions.values())
-        worked = await self._each(self._copy_sealed, self._patience)
+        worked = await self._each(self._copy_sealed, self._patience, [self._lane])
         self._counters.archiver_pending_segments = sum(
             (self._copies.get(packed) or _NOTHING).pending(one.log, self._wanted(one))
             for packed, one in partitions.items()
@@ -131,12 +135,14 @@ class Archiver:
         """What was written since the last pass, of each partition."""
         began_s = self._now_s()
         self._tail_patience.keep(set(self._partitions))
-        await self._each(self._copy_tails, self._tail_patience)
+        await self._each(self._copy_tails, self._tail_patience, self._tail_lanes)
+        self._counters.archiver_pass_seconds = int((self._now_s() - began_s) * 1_000_000)
         if not self._tail_patience.is_failing and all(
             partition.fenced or (self._copies.get(packed) or _NOTHING).is_whole(partition.log)
             for packed, partition in self._partitions.items()
         ):
             self._whole_at_s = began_s
+        self._note_age()
 
     async def state_pass(self) -> None:
         """Metadata, if this is the first shard, and stored offsets, as far as they have changed."""
@@ -144,7 +150,7 @@ class Archiver:
         if self._standing.is_first and self._state_patience.may(_METADATA, self._now_s()):
             work = self._state_copies.copy_metadata()
             await self._try(_METADATA, METADATA_KEY, self._counted(work), self._state_patience)
-        await self._each(self._copy_offsets, self._state_patience)
+        await self._each(self._copy_offsets, self._state_patience, self._tail_lanes[:1])
 
     # -- passes --------------------------------------------------------------------------------
 
@@ -163,21 +169,27 @@ class Archiver:
                 self._note_health()
             await asyncio.sleep(max(interval_s - (self._now_s() - began_s), interval_s / 10))
 
-    async def _each(self, step: Step, patience: Patience) -> bool:
+    async def _each(self, step: Step, patience: Patience, lanes: Sequence[Lane]) -> bool:
         """A step of each partition whose turn it is; whether any had something to do."""
         patience.rest()
+        left = iter(list(self._partitions))
+        worked = await asyncio.gather(*(self._some(left, step, patience, one) for one in lanes))
+        self._note_health()
+        return any(worked)
+
+    async def _some(self, left: Iterator[int], step: Step, patience: Patience, lane: Lane) -> bool:
+        """Of those that are left, the next whenever the lane is free."""
         worked = False
-        for number, packed in enumerate(list(self._partitions)):
+        for number, packed in enumerate(left):
             if number % BETWEEN_TURNS == 0:
                 await asyncio.sleep(0)  # others are served, however many partitions there are
             partition = self._partitions.get(packed)
             if partition is None or partition.fenced or not patience.may(packed, self._now_s()):
                 continue
-            work = step(packed, partition)
+            work = step(packed, partition, lane)
             worked |= await self._try(packed, partition.place.folder, work, patience)
             if patience.is_exhausted:
                 break
-        self._note_health()
         return worked
 
     async def _try(self, packed: int, what: str, work: Awaitable[bool], patience: Patience) -> bool:
@@ -200,10 +212,10 @@ class Archiver:
 
     # -- steps ---------------------------------------------------------------------------------
 
-    async def _copy_sealed(self, packed: int, partition: Partition) -> bool:
+    async def _copy_sealed(self, packed: int, partition: Partition, lane: Lane) -> bool:
         if not partition.log.segments[:-1] or not self._wanted(partition):
             return False
-        copies = await self._look(packed, partition, self._lane)
+        copies = await self._look(packed, partition, lane)
         segment = copies.due(partition.log, self._wanted(partition)) if copies else None
         where = self._where(packed, partition, copies) if copies and segment else None
         if copies is None or segment is None or where is None:
@@ -212,7 +224,7 @@ class Archiver:
         work = partial(copy_sealed, where=where, extent=segment, now_us=self._clock.now_us())
         copies.in_sealed_lane = first
         try:
-            copied = await self._lane.run(work)
+            copied = await lane.run(work)
             # What has a copy may be removed: was that in our archive, or in a folder under it?
             await self._standing.look()
         except Vanished:
@@ -229,13 +241,14 @@ class Archiver:
         logger.info("= %s: segment %d is archived", where.disk_folder, first, extra=told)
         return True
 
-    async def _copy_tails(self, packed: int, partition: Partition) -> bool:
+    async def _copy_tails(self, packed: int, partition: Partition, lane: Lane) -> bool:
         log = partition.log
         if not log.segments or (len(log.segments) == 1 and not log.segments[0].size_bytes):
             return False
-        if log.unsynced_bytes and (synced := partition.save()) is not None:
-            await synced  # only what a power cut cannot take is copied
-        copies = await self._look(packed, partition, self._tail_lane)
+        if log.unsynced_bytes:  # only what a power cut cannot take is copied
+            # A sync that runs already may have begun before the last messages came.
+            await (partition.save() or partition.wait_durable())
+        copies = await self._look(packed, partition, lane)
         if copies is None:
             return False
         done: set[int] = set()
@@ -244,16 +257,16 @@ class Archiver:
             if where is None:
                 break
             done.add(extent.first_offset)
-            await self._copy_tail(copies, where, extent)
+            await self._copy_tail(copies, where, extent, lane)
         return bool(done)
 
-    async def _copy_tail(self, copies: Copies, where: Where, extent: Extent) -> None:
+    async def _copy_tail(self, copies: Copies, where: Where, extent: Extent, lane: Lane) -> None:
         first, now_us = extent.first_offset, self._clock.now_us()
         tail = copies.tails.get(first)
         work = partial(copy_tail, where=where, extent=extent, tail=tail, now_us=now_us)
         copies.in_tail_lane = first
         try:
-            copies.tails[first], copied = await self._tail_lane.run(work)
+            copies.tails[first], copied = await lane.run(work)
         except Vanished:
             copies.vanished.add(first)
             raise
@@ -261,7 +274,8 @@ class Archiver:
             copies.in_tail_lane = None
         self._count(copied)
 
-    async def _copy_offsets(self, packed: int, partition: Partition) -> bool:
+    async def _copy_offsets(self, packed: int, partition: Partition, lane: Lane) -> bool:
+        del lane  # `StateCopies` has its own
         return await self._counted(self._state_copies.copy_offsets(packed, partition))
 
     async def _counted(self, work: Awaitable[Copied | None]) -> bool:
@@ -353,9 +367,10 @@ class Archiver:
         failing = not self._standing.may_copy or any(one.is_failing for one in all_patience)
         self._gate.is_stuck = failing
         self._counters.archiver_failing = int(failing)
-        if self._settings.continuous:
-            behind_s = self._now_s() - self._whole_at_s
-            self._counters.archiver_behind_seconds = int(behind_s * 1_000_000)
+
+    def _note_age(self) -> None:
+        behind_s = self._now_s() - self._whole_at_s
+        self._counters.archiver_behind_seconds = int(behind_s * 1_000_000)
 
     def _tell_failed(self, what: str, error: Exception) -> None:
         if self._patience.may_tell(what, self._now_s()):

@@ -32,6 +32,9 @@ from iggy_wire import archive
 from iggy_wire.archive import MANIFEST_BYTES_MAX, Life, Manifest, Piece
 from iggy_wire.sealing import PREFIX_BYTES, key_id_of
 
+SENT_UNASKED_BYTES_MAX: Final = 1 << 20
+"""An object up to this is sent even if it might be there: to ask costs as much as to send it."""
+
 _TIMESTAMP: Final = 2  # in HEADER
 _NO_HASH: Final = "0" * 16
 
@@ -196,7 +199,11 @@ def _store(store: ArchiveStore, key: str, read: ReadAt, size_bytes: int) -> tupl
         wanted = digest(read, size_bytes)
     except EOFError as error:
         raise Vanished(f"{key}: {error}") from error
-    if store.size(key) == size_bytes and _read_back(store, key, size_bytes) == wanted:
+    if (
+        size_bytes > SENT_UNASKED_BYTES_MAX
+        and store.size(key) == size_bytes
+        and _read_back(store, key, size_bytes) == wanted
+    ):
         return wanted, 0  # of a run that came to this, and not to the manifest
     try:
         store.put(key, read, size_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ class FolderStore:
     def __init__(self, root: Path) -> None:
         """Touches nothing yet."""
         self._root = root
+        self._making = threading.Lock()
+        """Whoever finds a folder there finds it durable."""
 
     def check(self) -> None:
         """Make the folder, see whether it can be written, remove what an earlier run has left."""
@@ -36,7 +39,8 @@ class FolderStore:
         path = self._root / key
         unfinished = path.with_name(path.name + UNFINISHED)
         with self._trouble(f"does not take {key}: is it full, or read-only?"):
-            self._make_folder(path.parent)
+            with self._making:
+                self._make_folder(path.parent)
             try:
                 with unfinished.open("wb") as file:
                     _copy(read, size_bytes, file.fileno())

@@ -1,4 +1,4 @@
-"""The threads that copy, each with a store and a disk of its own."""
+"""The threads that copy, each with a disk of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from iggy_broker.archive.archiver import Archiver, Lane
 from iggy_broker.archive.places import open_store
@@ -19,6 +19,9 @@ from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.partition import Partition, StorageParts
 
 T = TypeVar("T")
+
+TAILS_AT_ONCE: Final = 8
+"""Partitions of a shard whose newest messages are copied at the same time, each by a thread."""
 
 
 class ThreadLane:
@@ -80,9 +83,9 @@ def archiver_with_lanes(
     counters: Counters,
 ) -> tuple[Archiver, Callable[[], None]]:
     """The archiver of a shard, to be run, and what ends its lanes."""
-    opened = partial(open_store, config.data_maintenance.archiver, config.system.path)
+    opened = once(partial(open_store, config.data_maintenance.archiver, config.system.path))
     sealed = make_lane("archive", opened)
-    tails = make_lane("archive-tails", opened)
+    tails = [make_lane(f"archive-tails-{number}", opened) for number in range(TAILS_AT_ONCE)]
     archiver = Archiver(
         config,
         state=state,
@@ -93,7 +96,7 @@ def archiver_with_lanes(
     )
 
     def close() -> None:
-        sealed.close()
-        tails.close()
+        for lane in (sealed, *tails):
+            lane.close()
 
     return archiver, close

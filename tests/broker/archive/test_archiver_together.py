@@ -44,7 +44,7 @@ def with_turns(topic: ArchivedTopic, chance: random.Random) -> Archiver:
         state=lambda: topic.state,
         partitions=topic.host.open,
         parts=topic.parts,
-        lanes=(TurnsLane(topic, chance), TurnsLane(topic, chance)),
+        lanes=(TurnsLane(topic, chance), [TurnsLane(topic, chance) for _ in range(3)]),
         counters=topic.counters_of,
     )
 
