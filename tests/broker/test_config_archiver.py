@@ -45,6 +45,8 @@ def read(tmp_path: Path, text: str = FILE, **environ: str) -> Archiver:
         ("S3_KEY_PREFIX", "p/q", "s3.key_prefix", "p/q"),
         ("S3_REGION", "eu-central-1", "s3.region", "eu-central-1"),
         ("S3_ENDPOINT", "http://store:8333", "s3.endpoint", "http://store:8333"),
+        ("S3_ADDRESSING", "Virtual", "s3.addressing", "virtual"),
+        ("S3_TMP_UPLOAD_DIR", "/mnt/uploads", "s3.tmp_upload_dir", "/mnt/uploads"),
         ("S3_ACCESS_KEY_ID", "key", "s3.access_key_id", "key"),
         ("S3_KEY_ID", "key", "s3.access_key_id", "key"),
         ("S3_SECRET_ACCESS_KEY", "hidden", "s3.secret_access_key", "hidden"),
@@ -70,6 +72,7 @@ def test_the_environment_wins(
         ("LAYOUT", "flat", "write tree: from another layout nobody here could restore or read"),
         ("INTERVAL", "0", "write a duration above 0"),
         ("S3_ENDPOINT", "store:8333", "write an address like https://"),
+        ("S3_ADDRESSING", "host", "write one of auto, path, virtual"),
     ],
 )
 def test_a_wrong_value_stops_the_start_and_names_its_variable(

@@ -20,6 +20,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from server_certificates import server_secret
+
 ACCESS_KEY = "tests"
 SECRET_KEY = "secret-of-the-store"
 REGION = "us-east-1"
@@ -35,16 +37,24 @@ _ADMIN = ["Admin", "Read", "Write", "List", "Tagging"]
 
 
 class ObjectStore:
-    """One store over `folder`. `host` is the address where it listens, for all of it."""
+    """One store over `folder`. `host` is the address where it listens, for all of it.
+
+    With `domain` buckets have virtual hosts, names that end so, and there is https, too, with a
+    certificate of `server_certificates.authority`. `domain` is no name that a resolver knows.
+    """
 
     _tables = "tables"
     common_bucket = "tests"  # is there: making one takes longer than to take an own prefix
 
-    def __init__(self, folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, folder: Path, *, host: str = "127.0.0.1", port: int = 0, domain: str = ""
+    ) -> None:
         self.folder = folder
         self.host = host
         self.port = port
         self.catalog_port = 0
+        self.domain = domain
+        self.https_port = 0
         self.log = folder / "store.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -52,6 +62,15 @@ class ObjectStore:
     def endpoint(self) -> str:
         """Address for clients."""
         return f"http://{self.host}:{self.port}"
+
+    def named_endpoint(self, scheme: str) -> str:
+        """The same by its `domain`, http or https."""
+        return f"{scheme}://{self.domain}:{self.https_port if scheme == 'https' else self.port}"
+
+    @property
+    def authority_file(self) -> Path:
+        """Who has signed the certificate."""
+        return self.folder / "ca.crt"
 
     @property
     def catalog(self) -> str:
@@ -109,9 +128,10 @@ class ObjectStore:
         keys = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
         user = {"name": "tests", "credentials": [keys], "actions": _ADMIN}
         identities.write_text(json.dumps({"identities": [user]}))
-        ports = _free_ports(self.host, count=9)
+        ports = _free_ports(self.host, count=10)
         self.port = self.port or ports[7]
         self.catalog_port = self.catalog_port or ports[8]
+        self.https_port = self.https_port or ports[9]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*_command(), *self._arguments(data, identities, ports)],
@@ -136,6 +156,16 @@ class ObjectStore:
             f"-s3.config={identities}", f"-s3.port.iceberg={self.catalog_port}",
             "-s3.port.lance=0",
             f"-s3.localSocket={self.folder}/s3.sock",
+            *(self._domain_arguments() if self.domain else ()),
+        ]  # fmt: skip
+
+    def _domain_arguments(self) -> list[str]:
+        names = (self.domain, f"*.{self.domain}")
+        for name, text in server_secret(*names).items():
+            (self.folder / name).write_text(text)
+        return [
+            f"-s3.domainName={self.domain}", f"-s3.port.https={self.https_port}",
+            f"-s3.cert.file={self.folder}/tls.crt", f"-s3.key.file={self.folder}/tls.key",
         ]  # fmt: skip
 
     def _wait(self) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from object_store import ACCESS_KEY, SECRET_KEY, ObjectStore, running_object_sto
 
 _numbers = itertools.count()
 START_S = 120.0
+DOMAIN = "store.test"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with running_object_store(tmp_path_factory.mktemp("store")) as running:
+    with running_object_store(tmp_path_factory.mktemp("store"), domain=DOMAIN) as running:
         yield running
 
 
@@ -42,11 +46,27 @@ def place(object_store: ObjectStore) -> BucketPlace:
     )
 
 
-@pytest.fixture(params=["folder", "bucket", "staged"])
+@pytest.fixture
+def hosts_place(
+    object_store: ObjectStore, place: BucketPlace, monkeypatch: pytest.MonkeyPatch
+) -> BucketPlace:
+    """The same by a virtual host and https, whose authority is known by its variable."""
+    resolve = socket.getaddrinfo
+
+    def resolved(host: Any, *rest: Any, **more: Any) -> Any:
+        is_ours = isinstance(host, str) and host.endswith(DOMAIN)
+        return resolve(object_store.host if is_ours else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(object_store.authority_file))
+    return replace(place, endpoint=object_store.named_endpoint("https"), addressing="virtual")
+
+
+@pytest.fixture(params=["folder", "bucket", "hosts", "staged"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
     if request.param == "folder":
         store = FolderStore(tmp_path / "archive")
         store.check()
         return store
-    place = request.getfixturevalue("place")
-    return BucketStore(place) if request.param == "bucket" else StagedBucket(place, tmp_path)
+    place = request.getfixturevalue("hosts_place" if request.param == "hosts" else "place")
+    return StagedBucket(place, tmp_path) if request.param == "staged" else BucketStore(place)
