@@ -109,9 +109,7 @@ def test_a_batch_that_spark_has_not_committed_is_repeated_with_its_number(
 ) -> None:
     topic.send(0, numbers(0, 3))
     custom.run(spark)
-    (commits,) = custom.checkpoint.glob("*/spark/commits")
-    (commits / "0").unlink()
-    (commits / ".0.crc").unlink(missing_ok=True)
+    custom.forget_last_commit()
     topic.send(0, numbers(3, 5))
 
     custom.run(spark)

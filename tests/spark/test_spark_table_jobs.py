@@ -55,14 +55,6 @@ def setup(topic: Topic, lake: Lake, tmp_path: Path) -> Setup:
     return Setup(topic, tmp_path, files=None, maxOffsetsPerTrigger=60, **lake.sink)
 
 
-def forget_newest(setup: Setup) -> None:
-    """As after a crash between the target's commit and Spark's."""
-    (commits,) = setup.checkpoint.glob("*/spark/commits")
-    newest = max(int(file.name) for file in commits.glob("[0-9]*"))
-    for file in (commits / f"{newest}", commits / f".{newest}.crc"):
-        file.unlink()
-
-
 def test_a_table_is_filled_once_whatever_is_repeated_or_lost(
     spark: SparkSession, topic: Topic, setup: Setup, lake: Lake
 ) -> None:
@@ -70,7 +62,7 @@ def test_a_table_is_filled_once_whatever_is_repeated_or_lost(
     topic.send(1, documents(0, 20))
     setup.run(spark)
     first = lake.rows()
-    forget_newest(setup)
+    setup.forget_last_commit()
 
     events = setup.run(spark)
     (progress,) = (event for event in events if event["event"] == "progress")

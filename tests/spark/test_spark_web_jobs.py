@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,14 @@ from iggy_spark.messages import read_headers
 from iggy_wire.batch import Message
 from iggy_wire.options import Option, options_bytes
 from iggy_wire.primitives import Partitioning
-from played_server import LOST, Reply
-from played_targets import Document, PlayedElasticsearch, PlayedQuickwit, PlayedService
+from played_server import LOST, Reply, Request
+from played_targets import (
+    Document,
+    PlayedElasticsearch,
+    PlayedQuickwit,
+    PlayedService,
+    messages_of,
+)
 from sink_jobs import Setup, documents, every
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ ERRORS = {
     "deadLetter": {"topic": "dead"},
     "retry": {"timeout": "1s", "initialDelay": "50ms", "maxDelay": "100ms"},
 }
+QUICKWIT = "version: 0.8\nindex_id: orders\ndoc_mapping:\n  mode: dynamic\n"
 NO_ROOM = (429, "es_rejected_execution_exception", "queue capacity = 200")
 
 
@@ -58,10 +66,7 @@ def test_what_is_repeated_changes_nothing(
     topic.send(1, documents(0, 20))
     setup.run(spark)
     first = rows(search.documents())
-    (commits,) = setup.checkpoint.glob("*/spark/commits")
-    newest = max(int(file.name) for file in commits.glob("[0-9]*"))
-    for file in (commits / f"{newest}", commits / f".{newest}.crc"):
-        file.unlink()
+    setup.forget_last_commit()
 
     events = setup.run(spark)
     repeated = [event["rows"] for event in events if event["event"] == "progress"]
@@ -73,6 +78,62 @@ def test_what_is_repeated_changes_nothing(
     assert repeated == [60]
     assert rows(search.documents()) == every(p0=100, p1=30)
     assert topic.stored("lake", 1) == 29
+
+
+def run_with_repetition(spark: SparkSession, topic: Topic, setup: Setup) -> list[tuple[int, int]]:
+    """Forget the last commit of a job, then its checkpoint, whose loss repeats nothing. The places
+    of the batch that came twice.
+    """
+    topic.send(0, documents(0, 100))
+    topic.send(1, documents(100, 120))
+    setup.run(spark)
+    before, after = (event["committed"] for event in setup.progress()[-2:])
+    setup.forget_last_commit()
+    setup.run(spark)
+    assert [(event["rows"], event["committed"]) for event in setup.progress()] == [(60, after)]
+    shutil.rmtree(setup.checkpoint)
+    topic.send(1, documents(120, 130))
+    setup.run(spark)
+    assert [event["rows"] for event in setup.progress()] == [10]
+    return [(int(number), at) for number in after for at in range(before[number], after[number])]
+
+
+def test_quickwit_gets_the_last_batch_twice_and_nothing_else(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    """It knows no ids: a reader tells by partition and offset."""
+    with PlayedQuickwit() as server:
+        block = {"url": server.url, "index": "orders", "indexConfig": QUICKWIT}
+        last = run_with_repetition(
+            spark, topic, job(topic, tmp_path, type="Quickwit", quickwit=block)
+        )
+
+        found = server.indexes["orders"]
+    assert rows(found) == sorted(every(p0=100, p1=30) + last)
+    assert sorted({one["number"] for one in found}) == list(range(130))
+
+
+@pytest.mark.parametrize("body", ["NdJson", "Individual"])
+def test_a_service_gets_the_last_requests_again_with_their_keys(
+    spark: SparkSession, topic: Topic, tmp_path: Path, body: str
+) -> None:
+    with PlayedService() as server:
+        block = {"url": server.url, "metadata": True, "body": body}
+        last = run_with_repetition(spark, topic, job(topic, tmp_path, type="Http", http=block))
+
+        sent = server.sent()
+    times = Counter(request.headers["Idempotency-Key"] for request in sent)
+    assert len({request.body for request in sent}) == len(times)  # one body, one key
+    remembered = {request.headers["Idempotency-Key"]: request for request in sent}
+    again = [request for key, request in remembered.items() if times[key] == 2]
+    assert len(sent) == len(remembered) + len(again)
+    assert places(remembered.values()) == every(p0=100, p1=30)
+    assert places(again) == sorted(last)
+
+
+def places(requests: Iterable[Request]) -> list[tuple[int, int]]:
+    found = [message["metadata"] for request in requests for message in messages_of(request)]
+    return sorted((one["partition"], one["offset"]) for one in found)
 
 
 def test_an_outage_loses_nothing_and_makes_no_dead_letter(
@@ -139,9 +200,8 @@ def test_quickwit_gets_documents_without_a_schema(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
     topic.send(0, documents(0, 30))
-    config = "version: 0.8\nindex_id: orders\ndoc_mapping:\n  mode: dynamic\n"
     with PlayedQuickwit() as server:
-        block = {"url": server.url, "index": "orders", "indexConfig": config}
+        block = {"url": server.url, "index": "orders", "indexConfig": QUICKWIT}
         setup = job(topic, tmp_path, type="Quickwit", quickwit=block, payload={"format": "Json"})
         setup.run(spark)
 

@@ -85,6 +85,15 @@ class JobSetup:
             self.events = [json.loads(line) for line in out.getvalue().splitlines()]
         return self.events
 
+    def forget_last_commit(self) -> None:
+        """As after a crash between the target's commit and Spark's: the newest file of Spark's
+        commit log is gone.
+        """
+        (commits,) = self.checkpoint.glob("*/spark/commits")
+        newest = max(int(file.name) for file in commits.glob("[0-9]*"))
+        (commits / f"{newest}").unlink()
+        (commits / f".{newest}.crc").unlink(missing_ok=True)
+
     def progress(self) -> list[dict[str, Any]]:
         """The events of batches."""
         return [event for event in self.events if event["event"] == "progress"]
