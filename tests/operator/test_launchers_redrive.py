@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from iggy_operator import objects
 from iggy_operator.launchers import job
 from iggy_operator.launchers.redrive import WORDS_MAX
 from iggy_spark import job_config
 from launcher_cases import job_of, sink_of
+from page_samples import ROOT
 
+PAGE = (ROOT / "docs" / "dead-letters.md").read_text()
 DEAD: dict[str, Any] = {"tolerance": "Data", "deadLetter": {"topic": "orders.dead"}}
 
 
@@ -78,3 +85,47 @@ def test_a_choice_that_is_none_is_told(choice: str, told: str) -> None:
 
     assert text.startswith("annotation redrive: ")
     assert told in text
+
+
+def test_the_commands_of_the_page_ask_for_what_it_says(tmp_path: Path) -> None:
+    """A shell runs them, with a kubectl that tells its arguments."""
+    stub = tmp_path / "kubectl"
+    stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    stub.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    asked = []
+    for text in re.findall(r"^```sh\n(kubectl annotate .*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        done = subprocess.run(["sh", "-ec", text], env=environ, capture_output=True, check=True)
+        words = done.stdout.decode().splitlines()
+        assert words[:3] == ["annotate", "igk", "orders.lake"]
+        (given,) = (word.split("=", 1) for word in words if "=" in word)
+        value = {"metadata": {"annotations": dict([given])}}
+        asked.append(
+            replace(job_of(sink_of(errors=DEAD)), redrive=objects.annotation(value, "redrive"))
+        )
+
+    plain, chosen = (job.job_file(one)["redrive"] for one in asked)
+
+    assert [list(job.problems(one)) for one in asked] == [[], []]
+    assert list(plain) == ["request"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", plain["request"])
+    assert chosen == {
+        "request": chosen["request"],
+        "errorClasses": ["SchemaMismatch"],
+        "from": "2026-11-28T09:00:00Z",
+        "to": "2026-11-28T10:30:00Z",
+    }
+
+
+def test_the_job_takes_the_block_of_the_page() -> None:
+    (text,) = re.findall(r"^```json\n(\"redrive\": .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    file = {**job.job_file(job_of(sink_of(errors=DEAD))), **json.loads(f"{{{text}}}")}
+
+    config = job_config.parse(msgspec.json.encode(file), name="the job's file")
+
+    assert config.redrive is not None
+    assert (config.redrive.error_classes, config.redrive.stages) == (
+        ("SchemaMismatch",),
+        ("decode",),
+    )
+    assert job_config.redrive_times(config.redrive).start == 1_795_856_400_000_000
