@@ -22,8 +22,8 @@ from iggy_spark.offsets import OffsetRange
 from iggy_spark.sinks import registry
 from iggy_spark.sinks.base import Portion, Spans, Task, Written
 from quick_retry import quick
-from sink_cases import SCHEMA, STREAM, TOPIC
-from sink_contract import Row, SinkContract, Target
+from sink_cases import SCHEMA, STREAM, TOPIC, wanted
+from sink_contract import Row, SinkContract, Target, batch, every
 
 PROGRAM = '''
 """Orders into SQLite. A batch that is repeated replaces its rows."""
@@ -137,4 +137,10 @@ class TestCustom(SinkContract):
         return made
 
     def test_who_was_replaced_leaves_nothing(self, target: Target) -> None:
-        pytest.skip("a program runs in the driver: there are no tasks that could outlive it")
+        """Nothing of a program can be held back: it stays, and a repetition changes nothing."""
+        super().test_who_was_replaced_leaves_nothing(target)
+        assert target.rows() == every(0, 0, 6)
+
+        batch(target, wanted(0, 6))
+
+        assert target.rows() == every(0, 0, 6)
