@@ -30,6 +30,7 @@ from iggy_spark.formats.base import Unreadable
 from iggy_spark.messages import Messages
 from iggy_spark.transforms.base import At, Document, Step, TransformError
 from iggy_spark.typed import Columns, Misfit
+from iggy_spark.worker_memory import without_collections
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class JsonDecoder:
         self._columns = Columns(fields)
         self._decoder = msgspec.json.Decoder(self._columns.row)
 
+    @without_collections()
     def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
         """Decode payload by payload: each is a document of its own."""
         rows: list[Any] = []
@@ -191,6 +193,7 @@ def _into_columns(
 class DocumentDecoder:
     """JSON objects without a schema: checked, and kept as they are."""
 
+    @without_collections()
     def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
         """Values are the payloads as text."""
         numbers: list[int] = []
@@ -222,6 +225,7 @@ class ObjectDecoder:
         # JSON's keys are texts. Without transforms an object has the columns' own types.
         self._as_json = bool(steps)
 
+    @without_collections()
     def decode(self, payloads: pa.Array, messages: Messages) -> Decoded:
         """Decode payload by payload: each is a document of its own."""
         rows: list[Any] = []

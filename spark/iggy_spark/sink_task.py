@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from iggy_spark import driver_mark, no_pandas, readers, redrive
+from iggy_spark import driver_mark, no_pandas, readers, redrive, worker_memory
 from iggy_spark.absence import Notice
 from iggy_spark.dead_letters import DeadLetters
 from iggy_spark.errors import BadPayload
@@ -51,6 +51,7 @@ class SinkReader(readers.IggyStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one range; yield what was done."""
+        worker_memory.settle()
         if not isinstance(partition, readers.RangePartition):
             return
         config = msgspec.json.decode(self._job, type=JobConfig)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from iggy_spark.pylists import values_of
 from iggy_spark.sending import KEY_BYTES_MAX
 from iggy_spark.sources.base import SCHEMA
 
@@ -22,11 +23,11 @@ def with_keys(batch: pa.RecordBatch, path: str | None) -> pa.RecordBatch:
     column = batch.column("key")
     if path is not None:
         names = path.split(".")
-        found = [_at(payload, names) for payload in batch.column("payload").to_pylist()]
+        found = [_at(payload, names) for payload in values_of(batch.column("payload"))]
     elif column.null_count == len(column):
         return batch
     else:
-        found = column.to_pylist()
+        found = values_of(column)
     keys = pa.array([_short(key) for key in found], SCHEMA.field("key").type)
     columns = [batch.column("id"), keys, batch.column("payload")]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

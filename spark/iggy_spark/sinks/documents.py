@@ -25,7 +25,9 @@ import pyarrow.compute as pc
 
 from iggy_spark.errors import OptionError
 from iggy_spark.payload import Payload
+from iggy_spark.pylists import values_of
 from iggy_spark.sinks import rows as table
+from iggy_spark.worker_memory import without_collections
 from iggy_wire.buffer import Buffer
 
 DOCUMENT: Final = "document"  # the column of JSON without a declared schema
@@ -60,6 +62,7 @@ class Documents:
         self._are_texts = payload.is_document
         self._kind: tuple[tuple[str, ...], Any] = ((), None)
 
+    @without_collections()
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
         """One document for each row, each on one line."""
         if self._are_texts:
@@ -67,6 +70,7 @@ class Documents:
         encode = _ENCODER.encode
         return [encode(row) for row in self._objects(rows)]
 
+    @without_collections()
     def lines(self, rows: pa.RecordBatch) -> Buffer:
         """The same documents in one piece, each with a line end behind it."""
         if not self._are_texts:
@@ -89,7 +93,7 @@ class Documents:
         return made
 
     def _of_texts(self, rows: pa.RecordBatch) -> list[bytes]:
-        texts = [_one_line(text) for text in rows.column(DOCUMENT).cast(pa.binary()).to_pylist()]
+        texts = [_one_line(text) for text in values_of(rows.column(DOCUMENT).cast(pa.binary()))]
         if not self._position:
             return texts
         return [_joined(*parts) for parts in zip(texts, *positions(rows), strict=True)]
@@ -105,7 +109,7 @@ def plain(values: pa.Array) -> list[Any]:
     """The values as the encoder takes them, times as text, so that all are written alike."""
     if pa.types.is_timestamp(values.type):
         return _times(values)
-    found: list[Any] = values.to_pylist(maps_as_pydicts="strict")
+    found = values_of(values)
     return [_plain(value) for value in found] if pa.types.is_nested(values.type) else found
 
 
@@ -120,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 def _times(values: pa.Array) -> list[str | None]:
-    written: list[str | None] = _time_texts(values).to_pylist()
+    written: list[str | None] = values_of(_time_texts(values))
     return written
 
 
@@ -200,9 +204,9 @@ def field_values(payload: Payload, name: str) -> Callable[[pa.RecordBatch], Sequ
         decode = msgspec.json.Decoder(kind).decode
         return lambda rows: [
             _id_value(decode(text).value)  # type: ignore[attr-defined]
-            for text in rows.column(DOCUMENT).cast(pa.binary()).to_pylist()
+            for text in values_of(rows.column(DOCUMENT).cast(pa.binary()))
         ]
-    return lambda rows: [_id_value(value) for value in rows.column(name).to_pylist()]
+    return lambda rows: [_id_value(value) for value in values_of(rows.column(name))]
 
 
 def _id_value(value: Any) -> str | int | None:

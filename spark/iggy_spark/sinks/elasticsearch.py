@@ -19,6 +19,7 @@ from iggy_spark import blocks, schema
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.payload import Payload
+from iggy_spark.pylists import values_of
 from iggy_spark.retry import Retry, TransientError
 from iggy_spark.sinks.base import Portion, Refusal, Spans, Task, Written
 from iggy_spark.sinks.documents import Documents, field_values, refuse_raw
@@ -116,8 +117,8 @@ class ElasticsearchSink:
 
     def _bulk(self, web: Web, portion: Portion, documents: Documents) -> _Bulk:
         rows = portion.rows
-        offsets = rows.column("iggy_offset").to_pylist()
-        times = rows.column("iggy_timestamp").cast(pa.int64()).to_pylist()
+        offsets = values_of(rows.column("iggy_offset"))
+        times = values_of(rows.column("iggy_timestamp").cast(pa.int64()))
         ids = self._ids(portion, offsets)
         action = self._settings.op_type.lower()
         heads = _Heads(action, self._index)

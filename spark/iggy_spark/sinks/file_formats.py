@@ -17,6 +17,7 @@ import pyarrow.parquet
 from iggy_spark import schema
 from iggy_spark.errors import OptionError
 from iggy_spark.payload import Payload
+from iggy_spark.pylists import values_of
 from iggy_spark.sinks.documents import Documents
 
 SUFFIXES: Final = {
@@ -139,7 +140,7 @@ class _Text:
         self._file = path.open("wb")
 
     def write(self, rows: pa.Table) -> None:
-        lines = rows.column(0).to_pylist()
+        lines = values_of(rows.column(0).combine_chunks())
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from iggy_spark import blocks
 from iggy_spark.errors import OptionError
 from iggy_spark.payload import Payload
+from iggy_spark.pylists import values_of
 from iggy_spark.sinks.base import Portion
 from iggy_spark.sinks.documents import DOCUMENT, Documents, positions
 
@@ -66,11 +67,11 @@ def _raw(settings: blocks.Http, payload: Payload) -> Texts:
             "http.body: Raw sends payloads unchanged: leave payload.schema out, or use another body"
         )
     column = {"raw": _RAW_COLUMN, "text": _TEXT_COLUMN}.get(payload.format, DOCUMENT)
-    return lambda portion: portion.rows.column(column).cast(pa.binary()).to_pylist()
+    return lambda portion: values_of(portion.rows.column(column).cast(pa.binary()))
 
 
 def _strings(rows: pa.RecordBatch) -> list[bytes]:
-    return [_ENCODE(text) for text in rows.column(_TEXT_COLUMN).to_pylist()]
+    return [_ENCODE(text) for text in values_of(rows.column(_TEXT_COLUMN))]
 
 
 def _enveloped(portion: Portion, payloads: Sequence[bytes]) -> list[bytes]:

@@ -29,6 +29,7 @@ from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 
 from iggy_spark.payload import Payload
+from iggy_spark.pylists import values_of
 from iggy_spark.sinks.documents import DOCUMENT
 from iggy_spark.sinks.web_chunks import Refused
 
@@ -53,7 +54,7 @@ class BsonDocuments:
         found = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         if not self._is_document:
             return found
-        texts = rows.column(DOCUMENT).to_pylist()
+        texts = values_of(rows.column(DOCUMENT))
         return [{**_read(text), **place} for text, place in zip(texts, found, strict=True)]
 
 
@@ -80,7 +81,7 @@ def encoded(id_: Value, fields: dict[str, Value]) -> RawBSONDocument | Refused:
 
 def _values(column: pa.Array) -> list[Value]:
     convert = _conversion(column.type)
-    values: list[Value] = column.to_pylist(maps_as_pydicts="strict")
+    values: list[Value] = values_of(column)
     if convert is None:
         return values
     return [None if value is None else convert(value) for value in values]
