@@ -128,6 +128,7 @@ def sink(stream: str, topic: str, row: SinkRow) -> RenderableType:
     more = [
         ("rejected", count(row.rejected) if row.rejected else ""),
         ("redrive", _redrive(row.redrive)),
+        ("began by", ", ".join(row.start_by)),
     ]
     head = _details("sink", f"{stream}/{topic}", row, more)
     return Group(head, _partitions_table(row.partitions), Text())

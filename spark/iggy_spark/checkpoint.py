@@ -26,7 +26,7 @@ from iggy_spark import declaration
 from iggy_spark.errors import Fenced, SinkError, TopicRecreated
 from iggy_spark.job_parts import JobFile
 from iggy_spark.offsets import Offsets
-from iggy_spark.state import read_json, sync_folder, write_durably
+from iggy_spark.state import INITIAL_NAME, read_json, sync_folder, write_durably
 
 INCARNATION = re.compile(r"\d+-\d+")
 SOURCE_LIFE = "0-0"
@@ -128,6 +128,11 @@ class Checkpoint:
     def committed(self, incarnation: str) -> Offsets | None:
         """End of the last batch that Spark has committed; None before the first."""
         found = self.position(incarnation)
+        return None if found is None else Offsets.from_json(found)
+
+    def first_start(self, incarnation: str) -> Offsets | None:
+        """Where the first batch begins, once that is written down. Ask for `committed` before."""
+        found = read_json(self.state(incarnation) / INITIAL_NAME)
         return None if found is None else Offsets.from_json(found)
 
     def position(self, incarnation: str) -> Any:

@@ -214,11 +214,15 @@ class Job:
 
         writer = BatchWriter(carry, self._stop, begin=partial(self._begin, run))
         done = run.checkpoint.committed(incarnation)
+        first = run.checkpoint.first_start(incarnation)
+        starts = self._starts(run)
         given = self._raw | {
             "stream": run.options.stream,
             "topic": run.options.topic,
             "stateLocation": str(run.checkpoint.state(incarnation)),
-            "startingOffsets": self._starting_offsets(run),
+            "startingOffsets": json.dumps(
+                as_text_keys({number: at.position for number, at in starts.items()})
+            ),
             "offsetMirror": "off",  # the source's helper would be a second member
         }
         frame = way.read(spark, given)
@@ -231,11 +235,16 @@ class Job:
             interval_ms=None if ends else self._config.interval_ms,
         )
         self._sign.moved()
+        if (begun := done or first) is not None:
+            starts = job_starts.of_checkpoint(begun, run.found)
+        self._metrics.started(starts.values())
         self._reporter.event(
             "redriving" if run.letters else "started",
             sink=self._config.name,
             incarnation=incarnation,
             committed=as_text_keys(done.positions if done else {}),
+            start={str(number): at.shown for number, at in sorted(starts.items())},
+            by={str(number): at.source for number, at in sorted(starts.items())},
         )
         try:
             with self._metrics.running():
@@ -249,10 +258,10 @@ class Job:
         self._absence.clear(run.checkpoint.away)
         run.checkpoint.keep(run.incarnation)
 
-    def _starting_offsets(self, run: Run) -> str:
-        """For `startingOffsets`; see `job_starts`."""
+    def _starts(self, run: Run) -> dict[int, job_starts.Start]:
+        """For `startingOffsets`, which count where the checkpoint says nothing."""
         connection = Connection(run.options)
-        starts = job_starts.find(
+        return job_starts.find(
             self._config,
             run.found,
             run.covered,
@@ -260,7 +269,6 @@ class Job:
             keeps_place=self._sink.keeps_place,
             stored=partial(connection.stored, self._config.name),
         )
-        return json.dumps(as_text_keys({number: at.position for number, at in starts.items()}))
 
     def _watch(self, query: StreamingQuery, writer: BatchWriter, run: Run) -> None:
         lookout = Lookout(self._options)

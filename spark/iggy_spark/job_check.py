@@ -22,7 +22,7 @@ from iggy_spark.connections import Connection
 from iggy_spark.errors import EXIT_DONE, EXIT_FAILED, IggySparkError
 from iggy_spark.job_config import JobConfig
 from iggy_spark.job_starts import Start
-from iggy_spark.offsets import EARLIEST, LATEST, TopicState
+from iggy_spark.offsets import TopicState
 from iggy_spark.retry import Retry
 from iggy_spark.sinks import registry
 from iggy_spark.sinks.base import Spans, Telling
@@ -30,7 +30,6 @@ from iggy_spark.source_check import SourceInspection
 from iggy_spark.source_config import SourceConfig
 
 CONTACT_S: Final = 10.0  # for broker and target to be there: somebody waits for the answer
-_WORDS: Final = {EARLIEST: "earliest", LATEST: "latest"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +121,7 @@ class Inspection:
             stored=stored.get,
         )
         if begun is not None:
-            # A partition that came later is read from its beginning.
-            starts = {n: Start(begun.positions.get(n, 0), "checkpoint") for n in found.ends}
+            starts = job_starts.of_checkpoint(begun, found)
         place = partial(self._place, committed=committed, covered=covered, stored=stored)
         places = (place(number, end, starts[number]) for number, end in found.ends.items())
         return Found(found.name, incarnation, tells, tuple(places))
@@ -138,7 +136,7 @@ class Inspection:
         covered: Mapping[int, Spans],
         stored: Mapping[int, int | None],
     ) -> Place:
-        begin: int | str | None = _WORDS.get(start.position, start.position)
+        begin: int | str | None = start.shown
         by = start.source
         is_hidden = self.sink.keeps_place and not isinstance(self.sink, Telling)
         if is_hidden and by != "checkpoint":

@@ -5,14 +5,16 @@ Executors report through the results of their tasks, so this one port has all of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from iggy_spark.figures import Figures
+from iggy_spark.job_starts import SOURCES, Start
 from iggy_spark.outlook import Outlook
 
 RESULTS: Final = {"rows": "written", "filtered": "filtered", "dead": "dead"}
@@ -41,6 +43,12 @@ class JobMetrics(Figures):
         )
         for result in (*RESULTS.values(), "rejected", "skipped_replay"):
             self._rows.labels(**self.of, result=result)
+        self._start = Gauge(
+            "iggy_sink_start_partitions",
+            "Partitions by what said where this run begins in them.",
+            (*self.labels, "by"),
+            registry=self.registry,
+        )
         self._bytes = self.counter("bytes", "Bytes written.")
         self._lost = self.counter("lost_messages", "Messages that were gone unread.")
         self._mirror_failures = self.counter(
@@ -54,6 +62,12 @@ class JobMetrics(Figures):
         began = self._clock()
         yield
         self._write_s.observe(self._clock() - began)
+
+    def started(self, starts: Iterable[Start]) -> None:
+        """A query begins there."""
+        sources = Counts(start.source for start in starts)
+        for source in SOURCES:
+            self._start.labels(**self.of, by=source).set(sources[source])
 
     def batch_done(
         self, counts: Mapping[str, int], *, retries: Mapping[str, int], seconds: float, now: float

@@ -1,21 +1,34 @@
-"""Where a sink job begins in each partition when its checkpoint says nothing."""
+"""Where a sink job begins in each partition, and who says so."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from iggy_spark.errors import DataLoss
 from iggy_spark.job_config import JobConfig
-from iggy_spark.offsets import EARLIEST, LATEST, TopicState
+from iggy_spark.offsets import EARLIEST, LATEST, Offsets, TopicState
 from iggy_spark.sinks.base import Spans
+
+SOURCES: Final = ("checkpoint", "target", "group", "settings")
+_WORDS: Final = {EARLIEST: "earliest", LATEST: "latest"}
 
 
 class Start(NamedTuple):
-    """An offset, or EARLIEST or LATEST, and who says so: target, group or settings."""
+    """An offset, or EARLIEST or LATEST, and who says so: one of `SOURCES`."""
 
     position: int
     source: str
+
+    @property
+    def shown(self) -> int | str:
+        """The position for a person."""
+        return _WORDS.get(self.position, self.position)
+
+
+def of_checkpoint(begun: Offsets, found: TopicState) -> dict[int, Start]:
+    """Where Spark goes on. A partition that came later is read from its beginning."""
+    return {number: Start(begun.positions.get(number, 0), "checkpoint") for number in found.ends}
 
 
 def find(

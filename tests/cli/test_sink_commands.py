@@ -161,10 +161,14 @@ def test_of_many_partitions_those_with_the_most_lag_are_told() -> None:
 
 
 def test_reasons_and_restarts_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    row = SinkRow("orders.lake", "Files", JobState.FAILED, restarts=3, reason="no space", batch=7)
+    row = SinkRow(
+        "orders.lake", "Files", JobState.FAILED,
+        restarts=3, reason="no space", batch=7, start_by=("settings", "target"),
+    )  # fmt: skip
 
     view.console().print(view.sink("shop", "orders", row))
 
     shown = capsys.readouterr().out
     assert "Failed (3 restarts)" in shown
     assert "no space" in shown
+    assert "settings, target" in shown

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from iggy_spark import options
 from iggy_spark.job_metrics import JobMetrics
+from iggy_spark.job_starts import SOURCES, Start
+from iggy_spark.offsets import EARLIEST
 from iggy_spark.outlook import Lookout, Outlook
 from iggy_spark.progress import COUNTS
 from iggy_spark.retry import AWAY_FAILURES, CAUSES
@@ -64,6 +66,15 @@ def test_counters_are_there_before_anything_happens() -> None:
     with metrics.running():
         assert sample(metrics, "up") == 1
     assert sample(metrics, "up") == 0
+
+
+def test_what_said_where_a_run_begins_is_shown() -> None:
+    metrics = JobMetrics("shop/orders.lake")
+
+    metrics.started([Start(5, "target"), Start(EARLIEST, "settings"), Start(7, "target")])
+
+    found = {by: sample(metrics, "start_partitions", by=by) for by in SOURCES}
+    assert found == {"checkpoint": 0, "target": 2, "group": 0, "settings": 1}
 
 
 def test_headroom_stays_as_it_was_where_messages_never_expire() -> None:

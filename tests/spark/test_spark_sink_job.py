@@ -82,6 +82,7 @@ def test_a_deleted_checkpoint_makes_no_duplicates_and_no_gaps(
     events = setup.run(spark)
 
     assert setup.rows() == every(p0=150, p1=10)
+    assert events[0]["by"] == {"0": "target", "1": "target"}
     assert sum(event["rows"] for event in events if event["event"] == "progress") == 50
 
 

@@ -226,6 +226,36 @@ def test_a_service_gets_all_but_the_message_that_it_does_not_want(
     ] == documents(17, 18)
 
 
+def test_a_lost_checkpoint_goes_on_where_the_broker_says_that_the_job_was(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    """The target keeps no place: all that is read again would be there twice."""
+    with PlayedService() as server:
+        setup = job(topic, tmp_path, type="Http", http={"url": server.url, "metadata": True})
+
+        def begun() -> tuple[dict[str, Any], dict[str, str], list[int]]:
+            """A run: where it began, by what, and the offsets of partition 0 that it sent."""
+            server.messages.clear()
+            started = setup.run(spark)[0]
+            found = [message["metadata"] for message in server.messages]
+            sent = [place["offset"] for place in found if place["partition"] == 0]
+            return started["start"], started["by"], sent
+
+        topic.send(0, documents(0, 40))
+        nothing = {"0": "settings", "1": "settings"}
+        assert begun() == ({"0": "earliest", "1": "earliest"}, nothing, list(range(40)))
+        topic.send(0, documents(40, 50))
+        known = {"0": "checkpoint", "1": "checkpoint"}
+        assert begun() == ({"0": 40, "1": 0}, known, list(range(40, 50)))
+
+        shutil.rmtree(setup.checkpoint)
+        setup.value["sink"]["startingOffsets"] = "Latest"
+        topic.send(0, documents(50, 60))
+        topic.send(1, documents(0, 1))
+        mirrored = {"0": "group", "1": "settings"}
+        assert begun() == ({"0": 50, "1": "latest"}, mirrored, list(range(50, 60)))
+
+
 def test_a_refused_message_waits_for_its_turn(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:

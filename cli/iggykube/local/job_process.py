@@ -31,6 +31,7 @@ class Event(msgspec.Struct, frozen=True):
     rejected: int = 0
     dead: int = 0
     row: msgspec.Raw = msgspec.Raw()
+    by: dict[str, str] = {}  # what said where it begins, by partition
     # Of a source.
     messages: int = 0
     committed: Any = None

@@ -31,6 +31,7 @@ class SinkProcess(JobProcess):
         """Nothing runs yet. `asked`: dead letters to write again before all else."""
         super().__init__(plan, folders, environment)
         self.rejected = 0
+        self.start_by: tuple[str, ...] = ()
         self.rows: deque[str] = deque(maxlen=ROWS_MAX)
         self.redrive = RedriveRow(asked.request) if asked is not None else None
         self._asked = asked
@@ -45,6 +46,8 @@ class SinkProcess(JobProcess):
 
     def take(self, event: Event) -> None:
         """What an event says of the work."""
+        if event.event == "started":
+            self.start_by = tuple(sorted(set(event.by.values())))
         if event.event == "row":
             row = bytes(event.row).decode(errors="replace")
             self.rows.append(row[:ROW_CHARACTERS_MAX])
@@ -78,4 +81,5 @@ class SinkProcess(JobProcess):
             rows=tuple(self.rows),
             partitions=progress.partitions,
             redrive=self.redrive,
+            start_by=self.start_by,
         )

@@ -60,6 +60,8 @@ class SinkRow(JobRow, frozen=True):
     """Those with the most lag, in order of their numbers."""
     redrive: RedriveRow | None = None
     """The last request to write its dead letters again."""
+    start_by: tuple[str, ...] = ()
+    """What said where the last start began: checkpoint, target, group, settings."""
 
 
 class SourceRow(JobRow, frozen=True):
