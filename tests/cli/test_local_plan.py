@@ -176,6 +176,26 @@ def test_what_comes_from_elsewhere_has_a_login_of_its_own(tmp_path: Path) -> Non
     assert "hidden" not in found.values()
 
 
+def test_the_authority_of_a_store_is_a_file(tmp_path: Path) -> None:
+    folder = f"{tmp_path}/data/secrets/sinks/default"
+    one = ARCHIVE.replace("abc,", "abc, caSecretName: own-ca,")
+    other = one.replace("From: {}", "From: {s3: {bucket: other, caSecretName: other-ca}}")
+    plain = one.replace("From: {}", "From: {s3: {bucket: other}}")
+    authorities = [
+        (SECRET % "ca.crt: pem").replace("keys", name) for name in ("own-ca", "other-ca")
+    ]
+
+    for spec, source in ((one, "own-ca"), (other, "other-ca"), (plain, "")):
+        heads = (HEAD % ("IggyBroker", "iggy", f"{{{spec}}}"), STREAM, KEYS)
+        made = plan(tmp_path, *heads, *authorities)
+
+        assert made.broker_environment["AWS_CA_BUNDLE"] == f"{folder}/own-ca/ca.crt"
+        assert made.restore is not None
+        found = made.restore.environment.get("AWS_CA_BUNDLE", "")
+        assert found == (f"{folder}/{source}/ca.crt" if source else "")
+        assert {"own-ca", "keys"} <= {secret.name for secret in made.secrets}
+
+
 @pytest.mark.parametrize(
     ("spec", "secret", "words"),
     [

@@ -87,6 +87,23 @@ SPECS: dict[str, dict[str, Any]] = {
         },
         "restoreFrom": {},
     },
+    "broker-archive-https": {
+        "archiver": {
+            "kind": "S3",
+            "s3": {
+                "bucket": "iggy-archive",
+                "endpoint": "https://minio:9000",
+                "caSecretName": "minio-ca",
+            },
+        },
+        "restoreFrom": {
+            "s3": {
+                "bucket": "elsewhere",
+                "endpoint": "https://other:9000",
+                "caSecretName": "other-ca",
+            }
+        },
+    },
     "broker-archive-volume": {
         "archiver": {
             "kind": "Disk",

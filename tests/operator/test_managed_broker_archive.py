@@ -12,7 +12,7 @@ from operator_world import NAMESPACE
 
 ARCHIVE_CLAIM = Ref("PersistentVolumeClaim", NAMESPACE, "archive-main-0")
 DISK = {"kind": "Disk", "disk": {}}
-BUCKET = {"kind": "S3", "s3": {"bucket": "abc", "credentialsSecretName": "keys"}}
+BUCKET: dict[str, Any] = {"kind": "S3", "s3": {"bucket": "abc", "credentialsSecretName": "keys"}}
 WELL = {"failing": 0, "pending_segments": 2, "failures_total": 1, "behind_seconds": 3}
 COPIED_S = 1_799_999_990
 
@@ -111,7 +111,9 @@ def test_an_older_release_of_the_broker_is_no_healthy_archive() -> None:
 def test_a_missing_secret_of_the_bucket_is_named() -> None:
     async def scenario(world: ManagedWorld) -> None:
         world.metrics = metrics()
-        await started(world, archiver=BUCKET)
+        await started(
+            world, archiver={**BUCKET, "s3": {**BUCKET["s3"], "caSecretName": "authority"}}
+        )
         assert archive(world) == ("False", "SecretNotFound")
 
         world.give_secret("keys", accessKeyId="id")
@@ -119,6 +121,10 @@ def test_a_missing_secret_of_the_bucket_is_named() -> None:
         assert archive(world) == ("False", "SecretInvalid")
         assert "secretAccessKey" in world.message(BROKER, "ArchiveHealthy")
         world.give_secret("keys", accessKeyId="id", secretAccessKey="x")
+        await world.go(40)
+        assert archive(world) == ("False", "SecretNotFound")
+        assert "Secret authority" in world.message(BROKER, "ArchiveHealthy")
+        world.give_secret("authority", **{"ca.crt": "x"})
         await world.go(40)
 
         assert archive(world) == ("True", "Synced")

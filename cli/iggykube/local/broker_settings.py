@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from iggy_operator.desired.archive import (
+    CA_BUNDLE,
     LOGIN_KEYS,
     Place,
     archive_place,
     archive_problems,
+    archiver_authority,
     archiver_login,
     archiver_settings,
     reads_own,
+    restore_authority,
     restore_command,
     restore_place,
     restore_settings,
@@ -55,6 +58,8 @@ def named_secrets(broker: Broker) -> Iterator[Named]:
         part = broker.spec.get(block[0], {}).get(block[1], {})
         if name := part.get("credentialsSecretName"):
             yield Named((*block, "credentialsSecretName"), name, LOGIN_KEYS)
+        if name := part.get("caSecretName"):
+            yield Named((*block, "caSecretName"), name, (CA_KEY,))
     if keys := key_names(broker):
         yield Named(("encryption", "secretName"), broker.spec["encryption"]["secretName"], keys)
     tls = broker.spec["listeners"].get("tls", {})
@@ -103,6 +108,7 @@ def broker_settings(broker: Broker, folders: Folders, secrets: Secrets) -> dict[
     return {
         **_transport_settings(broker, folders),
         **archiver_settings(broker, folder=folder),
+        **_authority(archiver_authority(broker), broker, folders),
         **_resolved(archiver_login(broker), broker, secrets),
         **encryption_settings(broker, str(folders.secret(broker.key.namespace, secret))),
     }
@@ -143,8 +149,17 @@ def restore_plan(broker: Broker, folders: Folders, secrets: Secrets) -> RestoreP
         replaced |= {*archiver_settings(broker)}
     own = broker_settings(broker, folders, secrets)
     kept = {name: value for name, value in own.items() if name not in replaced}
-    environment = {**kept, **values, **_resolved(login, broker, secrets)}
+    own_authority = archiver_authority(broker) if reads_own(broker) else ""
+    authority = _authority(restore_authority(broker) or own_authority, broker, folders)
+    environment = {**kept, **values, **authority, **_resolved(login, broker, secrets)}
     return RestorePlan(tuple(arguments), environment, summary)
+
+
+def _authority(secret: str, broker: Broker, folders: Folders) -> dict[str, str]:
+    """Where the file of a Secret is on this machine."""
+    if not secret:
+        return {}
+    return {CA_BUNDLE: str(folders.secret(broker.key.namespace, secret) / CA_KEY)}
 
 
 def _resolved(

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from iggy_operator.desired.broker_names import ARCHIVE_VOLUME, broker_names
 from iggy_operator.desired.metadata import Manifest
+from iggy_operator.names import CA_KEY
 from iggy_operator.resources import Broker
 
 ARCHIVE_PATH: Final = "/var/lib/iggy-archive"
@@ -20,6 +21,12 @@ SUMMARY: Final = "/dev/termination-log"
 """Where Kubernetes looks for a container's last word, of 4 KiB at most."""
 ENABLED: Final = "IGGY_DATA_MAINTENANCE_ARCHIVER_ENABLED"
 
+CA_BUNDLE: Final = "AWS_CA_BUNDLE"
+"""The variable by which S3 libraries know whose certificates to trust: a PEM file."""
+_CA_VOLUME: Final = "archive-ca"
+_RESTORE_CA_VOLUME: Final = "restore-ca"
+_CA_PATH: Final = "/etc/iggy-archive-ca"
+_RESTORE_CA_PATH: Final = "/etc/iggy-restore-ca"
 _ARCHIVER: Final = "IGGY_DATA_MAINTENANCE_ARCHIVER_"
 _S3: Final = f"{_ARCHIVER}S3_"
 # Of a Secret, as the blocks `s3` of sinks have them.
@@ -126,11 +133,11 @@ def archiver_settings(broker: Broker, *, folder: str = ARCHIVE_FOLDER) -> dict[s
         f"{_ARCHIVER}INTERVAL": archiver["interval"],
     }
     if archiver["kind"] == "S3":
-        return {**settings, **_bucket_settings(archiver["s3"], place)}
+        return {**settings, **_bucket_settings(archiver["s3"], place, _CA_PATH)}
     return {**settings, f"{_ARCHIVER}DISK_PATH": folder}
 
 
-def _bucket_settings(block: Mapping[str, Any], place: Place) -> dict[str, str]:
+def _bucket_settings(block: Mapping[str, Any], place: Place, ca_path: str) -> dict[str, str]:
     addressing = ""  # as the broker does by itself: by path with an endpoint
     if "pathStyle" in block:
         addressing = "path" if block["pathStyle"] else "virtual"
@@ -140,6 +147,7 @@ def _bucket_settings(block: Mapping[str, Any], place: Place) -> dict[str, str]:
         f"{_S3}REGION": block["region"],
         f"{_S3}ENDPOINT": block.get("endpoint", ""),
         f"{_S3}ADDRESSING": addressing,
+        CA_BUNDLE: f"{ca_path}/{CA_KEY}" if "caSecretName" in block else "",
     }
     return {name: value for name, value in settings.items() if value}
 
@@ -164,12 +172,22 @@ def restore_login(broker: Broker) -> dict[str, tuple[str, str]]:
     return login(broker.spec.get("restoreFrom", {}).get("s3", {}))
 
 
+def archiver_authority(broker: Broker) -> str:
+    """The Secret with who signs the certificate of the archiver's store; empty: none is named."""
+    return str(broker.spec["archiver"].get("s3", {}).get("caSecretName", ""))
+
+
+def restore_authority(broker: Broker) -> str:
+    """The same of a bucket that `restoreFrom` names itself."""
+    return str(broker.spec.get("restoreFrom", {}).get("s3", {}).get("caSecretName", ""))
+
+
 def restore_settings(broker: Broker) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
     """Values and Secrets by variable, for whoever restores: how the source's bucket is reached."""
     source = broker.spec["restoreFrom"]
     if "s3" not in source:
         return archiver_settings(broker), archiver_login(broker)
-    bucket = _bucket_settings(source["s3"], _bucket(source["s3"], broker))
+    bucket = _bucket_settings(source["s3"], _bucket(source["s3"], broker), _RESTORE_CA_PATH)
     if reads_own(broker):
         return {**archiver_settings(broker), **bucket}, restore_login(broker)
     return {ENABLED: "false", f"{_ARCHIVER}KIND": "s3", **bucket}, restore_login(broker)
@@ -208,20 +226,33 @@ def archive_volumes(broker: Broker) -> Iterator[Manifest]:
         claim = broker.spec["restoreFrom"]["disk"]["existingClaim"]
         named = {"claimName": claim, "readOnly": True}
         yield {"name": RESTORE_VOLUME, "persistentVolumeClaim": named}
+    if secret := archiver_authority(broker):
+        yield _authority(_CA_VOLUME, secret)
+    if secret := restore_authority(broker):
+        yield _authority(_RESTORE_CA_VOLUME, secret)
+
+
+def _authority(volume: str, secret: str) -> Manifest:
+    items = [{"key": CA_KEY, "path": CA_KEY}]
+    return {"name": volume, "secret": {"secretName": secret, "items": items}}
 
 
 def archive_mounts(broker: Broker) -> list[Manifest]:
     """Of the broker's container."""
-    if broker.spec["archiver"]["kind"] != "Disk":
-        return []
-    return [{"name": ARCHIVE_VOLUME, "mountPath": ARCHIVE_PATH}]
+    if broker.spec["archiver"]["kind"] == "Disk":
+        return [{"name": ARCHIVE_VOLUME, "mountPath": ARCHIVE_PATH}]
+    if archiver_authority(broker):
+        return [{"name": _CA_VOLUME, "mountPath": _CA_PATH, "readOnly": True}]
+    return []
 
 
 def restore_mounts(broker: Broker) -> list[Manifest]:
     """Of the container that restores, beside those of the broker's."""
-    if not _has_restore_volume(broker):
-        return []
-    return [{"name": RESTORE_VOLUME, "mountPath": RESTORE_PATH, "readOnly": True}]
+    if _has_restore_volume(broker):
+        return [{"name": RESTORE_VOLUME, "mountPath": RESTORE_PATH, "readOnly": True}]
+    if restore_authority(broker):
+        return [{"name": _RESTORE_CA_VOLUME, "mountPath": _RESTORE_CA_PATH, "readOnly": True}]
+    return []
 
 
 def _has_restore_volume(broker: Broker) -> bool:

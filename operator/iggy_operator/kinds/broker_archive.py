@@ -11,10 +11,12 @@ from iggy_operator.cluster import Object
 from iggy_operator.decide.archives import ArchiveVolume, archive_may_grow, decide_archive
 from iggy_operator.desired.archive import (
     archive_place,
+    archiver_authority,
     archiver_login,
     claim_wishes,
     data_conflict,
     is_shared,
+    restore_authority,
     restore_login,
 )
 from iggy_operator.desired.encryption import key_names
@@ -23,6 +25,7 @@ from iggy_operator.figures import PREFIX, ArchiveFigures, FiguresError, archive_
 from iggy_operator.kinds import broker_children as children
 from iggy_operator.kinds.archive_report import ArchiveFacts, archives
 from iggy_operator.kinds.common import World
+from iggy_operator.names import CA_KEY
 from iggy_operator.objects import age_order, status_of
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
@@ -63,7 +66,8 @@ async def look(
     archiver = broker.spec["archiver"]
     if place is None:
         return ArchiveFacts(archiver, None, made)
-    problem = await _missing(world, broker, archiver_login(broker).values())
+    wanted = [*archiver_login(broker).values(), (archiver_authority(broker), CA_KEY)]
+    problem = await _missing(world, broker, wanted)
     figures: ArchiveFigures | None = None
     silence = ""
     if pod is not None and archives(pod):
@@ -80,6 +84,8 @@ async def waits_for(world: World, broker: Broker) -> Blocked | None:
     wanted = [
         *archiver_login(broker).values(),
         *restore_login(broker).values(),
+        (archiver_authority(broker), CA_KEY),
+        (restore_authority(broker), CA_KEY),
         *((keys["secretName"], name) for name in key_names(broker)),
     ]
     return await _missing(world, broker, wanted)
@@ -88,9 +94,10 @@ async def waits_for(world: World, broker: Broker) -> Blocked | None:
 async def _missing(
     world: World, broker: Broker, wanted: Iterable[tuple[str, str]]
 ) -> Blocked | None:
-    """The first that is wrong with entries of Secrets, each a name and a key."""
+    """The first that is wrong with entries of Secrets, each a name (empty: none) and a key."""
+    named = [row for row in wanted if row[0]]
     try:
-        for name, rows in groupby(wanted, key=itemgetter(0)):
+        for name, rows in groupby(named, key=itemgetter(0)):
             secret = await read_secret(world.cluster, broker.key.namespace, name)
             for _, key in rows:
                 secret_text(secret, key)
