@@ -181,6 +181,13 @@ class Redrive(Part, frozen=True):
     """And before this time."""
 
 
+class Console(Part, frozen=True):
+    """Block of type Console, which does without, too."""
+
+    rows: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 20
+    """That are shown of each batch; 0: all."""
+
+
 class Custom(Part, frozen=True):
     """Block of type Custom: a user's own program."""
 

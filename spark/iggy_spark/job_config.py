@@ -23,7 +23,7 @@ from iggy_spark.option_values import instant_us
 
 TIME_US_MAX = 1 << 63  # after all times of messages
 
-# Type → its field. A type without a block has none to fill in.
+# Type → the field that it needs. Console can do without its own.
 BLOCKS = {
     "Files": "files",
     "Iceberg": "iceberg",
@@ -78,6 +78,7 @@ class SinkSpec(Spec, frozen=True, kw_only=True):
     http: blocks.Http | None = None
     iggy: blocks.IggyCopy | None = None
     custom: blocks.Custom | None = None
+    console: blocks.Console | None = None
     payload: Payload = Payload()
     starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
     max_offsets_per_trigger: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -148,6 +149,8 @@ def parse(data: bytes, *, name: str) -> JobConfig:
 def _check(config: JobConfig) -> None:
     job_parts.check_common(config)
     job_parts.check_block("sink", config.sink, BLOCKS)
+    if config.sink.console is not None and config.sink.type != "Console":
+        raise OptionError("sink.console: goes with type Console")
     if config.sink.files is not None:
         _check_files(config.sink.files)
     if config.sink.delta is not None:

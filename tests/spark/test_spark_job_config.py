@@ -78,6 +78,7 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
         ({"sink__type": "Jdbc"}, r"sink\.files: goes with type Files"),
         ({"sink__jdbc": {"url": "jdbc:postgresql://h/d", "table": "t"}}, r"goes with type Jdbc"),
         ({"sink__type": "Console"}, r"sink\.files: goes with type Files"),
+        ({"sink__console": {"rows": 5}}, r"sink\.console: goes with type Console"),
         ({"sink__files": None}, r"sink\.files: goes with type Files"),
         ({"sink__payload__format": "Avro"}, r"sink\.payload\.schema: no JSON, so no Avro"),
         ({"sink__payload__format": "Csv"}, r"sink\.payload\.format: 'Csv' is not a format"),

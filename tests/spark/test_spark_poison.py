@@ -1,58 +1,24 @@
-"""A batch that Spark has not committed comes again: what a copy and a console make of it, and what
-of the sinks' promises a console keeps. The other types have such tests in modules of their own.
+"""A batch that Spark has not committed comes again: what a copy and a console make of it.
+
+The same of Files is in `test_spark_sink_job`, of Iceberg and Delta in `test_spark_table_jobs`, of
+Jdbc in `test_spark_jdbc_job`, of ClickHouse and Mongo in `test_spark_clickhouse_jobs` and
+`test_spark_mongo_jobs`, of Elasticsearch, Quickwit and Http in `test_spark_web_jobs`, of Custom in
+`test_spark_custom_sink`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from dead_letter_topics import messages_in
-from iggy_spark.sinks.console import ConsoleSink
-from sink_contract import Row, SinkContract, Target
 from sink_jobs import Setup, documents
 
 if TYPE_CHECKING:
     from conftest import Topic
-
-
-@dataclass
-class Shown:
-    """The lines of a console."""
-
-    lines: list[str] = field(default_factory=list)
-
-    def sink(self) -> ConsoleSink:
-        return ConsoleSink(self.lines.append)
-
-    def rows(self) -> list[Row]:
-        found = [json.loads(line) for line in self.lines]
-        return sorted((one["iggy_partition_id"], one["iggy_offset"]) for one in found)
-
-    def refusing(self) -> str:
-        return "a console shows every row"
-
-    def away(self) -> str:
-        return "a console is the job's own output"
-
-
-class TestConsole(SinkContract):
-    @pytest.fixture
-    def target(self) -> Target:
-        return Shown()
-
-
-def poison(setup: Setup) -> None:
-    """Remove the newest file of Spark's commit log."""
-    (commits,) = setup.checkpoint.glob("*/spark/commits")
-    newest = max(int(file.name) for file in commits.glob("[0-9]*"))
-    (commits / f"{newest}").unlink()
-    (commits / f".{newest}.crc").unlink(missing_ok=True)
 
 
 def test_a_console_shows_the_same_rows_again(
@@ -62,7 +28,7 @@ def test_a_console_shows_the_same_rows_again(
     topic.send(0, documents(0, 10))
 
     first = shown(setup.run(spark))
-    poison(setup)
+    setup.forget_last_commit()
     again = shown(setup.run(spark))
 
     assert [row["number"] for row in first] == list(range(10))
@@ -83,7 +49,7 @@ def test_a_copy_repeats_messages_with_the_same_ids_and_loses_none(
     topic.send(0, documents(0, 10))
 
     setup.run(spark)
-    poison(setup)
+    setup.forget_last_commit()
     setup.run(spark)
 
     found = messages_in(topic.client, topic.stream, "copy")
@@ -106,7 +72,7 @@ def test_a_copy_exactly_once_repeats_nothing_in_a_topic_that_deduplicates(
     topic.send(0, documents(0, 10))
 
     setup.run(spark)
-    poison(setup)
+    setup.forget_last_commit()
     setup.value["sink"]["maxOffsetsPerTrigger"] = 100  # what comes again is planned otherwise
     topic.send(0, documents(10, 20))
     setup.run(spark)

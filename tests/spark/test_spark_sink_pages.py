@@ -19,6 +19,7 @@ from clickhouse import ClickHouse, Engine
 from dead_letter_topics import messages_in
 from delta_tables import bucket_place
 from iceberg_tables import rest_tables
+from iggy_spark import job_config
 from lakes import BucketLake
 from object_store import ObjectStore
 from page_samples import ROOT
@@ -135,9 +136,22 @@ def test_iggy(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     assert sorted(json.loads(copy.payload)["id"] for copy in copies) == list(range(SENT + 1))
 
 
+def test_console(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
+    setup = Shown("console", topic, tmp_path)
+
+    setup.carry(spark, "console", {})
+
+    rows = [event["row"] for event in setup.events if event["event"] == "row"]
+    assert [row["id"] for row in rows] == [0, 1, 2, 3, 4]
+    assert {row["customer"] for row in rows} == {None}  # a transform takes it away
+    assert rows[0]["amount"] == "7.25"
+    assert rows[0]["iggy_offset"] == 0
+
+
 def test_no_page_is_left_out() -> None:
-    """A new page needs a test of its sample here, or where this list says."""
+    """Every type has a page, and every page a test of its sample here, or where this list says."""
     here = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     elsewhere = {"elasticsearch", "quickwit", "http", "custom"}
     pages = {path.stem for path in (ROOT / "docs" / "sinks").glob("*.md")}
+    assert pages == {kind.lower() for kind in job_config.BLOCKS}
     assert pages <= here | elsewhere

@@ -191,6 +191,10 @@ _SINKS = [
         for kind in ("Iceberg", "Delta", "Jdbc", "Elasticsearch", "Quickwit", "ClickHouse",
                      "Mongo", "Http", "Iggy", "Custom")
     ],
+    Case("sink: rows to show, elsewhere than on a console", with_sink(console={"rows": 5}), None,
+         "spec.sinks[0]", "console goes with type Console only"),
+    Case("sink: less than no rows", sink(type="Console", files=None, console={"rows": -1}), None,
+         "spec.console.rows", "0"),
     Case("sink: ids from a field that is not named",
          with_sink(type="Elasticsearch", files=None,
                    elasticsearch={"urls": ["https://es:9200"], "index": "o",

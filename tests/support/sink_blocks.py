@@ -35,6 +35,7 @@ TARGETS: dict[str, dict[str, Any]] = {
                          "timeout": "5s",
                          "oauth2": {"tokenUrl": "https://id.example/token", "scope": "write"}},
     "Iggy": {"stream": "shop", "topic": "copy", "partitioning": "Balanced"},
+    "Console": {"rows": 0},
     "Custom": {"mainApplicationFile": "local:///opt/app/job.py", "arguments": ["--fast"]},
 }  # fmt: skip
 """A block for each type of sink but Files, with every field that fits together."""

@@ -1,4 +1,4 @@
-"""The first rows of every batch as text, for trying things out."""
+"""Rows of every batch as text, the first ones or all, for trying things out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from iggy_spark import blocks
+from iggy_spark.errors import SinkError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.sinks.base import Portion, Spans, Task, Written
 
-ROWS_SHOWN_MAX = 20  # of one batch
 LINE_CHARACTERS_MAX = 1000
+TEXT_CHARACTERS_MAX = 32 << 20  # of the lines of one range: all of them go through the driver
 
 
 class ConsoleSink:
@@ -22,9 +24,10 @@ class ConsoleSink:
     exactly_once = False
     keeps_place = False
 
-    def __init__(self, show: Callable[[str], None]) -> None:
+    def __init__(self, show: Callable[[str], None], settings: blocks.Console | None = None) -> None:
         """`show` takes one line."""
         self._show = show
+        self._rows = (settings or blocks.Console()).rows or None  # None: all
 
     def check(self) -> None:
         """A console can always be written."""
@@ -34,13 +37,24 @@ class ConsoleSink:
         return {}
 
     def write_task(self, wanted: OffsetRange, portions: Iterable[Portion], task: Task) -> Written:
-        """Count all rows and keep the first as lines."""
+        """Count all rows and keep as many as are shown as lines.
+
+        Raises:
+            SinkError: they are too much text.
+        """
         lines: list[str] = []
-        rows = size_bytes = 0
+        rows = size_bytes = characters = 0
         for portion in portions:
             rows += portion.rows.num_rows
             size_bytes += portion.rows.nbytes
-            lines += _lines(portion.rows, ROWS_SHOWN_MAX - len(lines))
+            more = _lines(portion.rows, None if self._rows is None else self._rows - len(lines))
+            characters += sum(map(len, more))
+            if characters > TEXT_CHARACTERS_MAX:
+                raise SinkError(
+                    f"console.rows: the rows of one task have more than {TEXT_CHARACTERS_MAX} "
+                    "characters: show fewer, or make batches smaller with maxOffsetsPerTrigger"
+                )
+            lines += more
         task.confirm()
         return Written(
             wanted.partition,
@@ -52,17 +66,17 @@ class ConsoleSink:
         )
 
     def commit(self, results: Sequence[Written]) -> None:
-        """Show the first rows of the batch, partition by partition."""
+        """Show the rows of the batch, partition by partition."""
         lines = [line for result in results for line in result.preview]
-        for line in lines[:ROWS_SHOWN_MAX]:
+        for line in lines[: self._rows]:
             self._show(line)
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-def _lines(rows: pa.RecordBatch, count: int) -> list[str]:
-    found = rows.slice(0, max(0, count)).to_pylist()
+def _lines(rows: pa.RecordBatch, count: int | None) -> list[str]:
+    found = rows.slice(0, count).to_pylist()
     return [json.dumps(row, default=_plain)[:LINE_CHARACTERS_MAX] for row in found]
 
 

@@ -64,7 +64,7 @@ def _build(
         case "Console":
             from iggy_spark.sinks.console import ConsoleSink
 
-            return ConsoleSink(show)
+            return ConsoleSink(show, sink.console)
         case "Iceberg" | "Delta" | "Jdbc":
             return _table(config, retry)
         case "Elasticsearch" | "Quickwit" | "Http" | "ClickHouse" | "Mongo":
