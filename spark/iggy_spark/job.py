@@ -37,7 +37,7 @@ from iggy_spark.job_config import JobConfig
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.job_mirror import JobMirror
 from iggy_spark.limits import bad_limits
-from iggy_spark.offsets import TopicState
+from iggy_spark.offsets import Offsets, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_spark.outlook import Lookout
 from iggy_spark.progress import ProgressListener, Reporter, as_text_keys, lag
@@ -214,7 +214,6 @@ class Job:
 
         writer = BatchWriter(carry, self._stop, begin=partial(self._begin, run))
         done = run.checkpoint.committed(incarnation)
-        first = run.checkpoint.first_start(incarnation)
         starts = self._starts(run)
         given = self._raw | {
             "stream": run.options.stream,
@@ -225,6 +224,8 @@ class Job:
             ),
             "offsetMirror": "off",  # the source's helper would be a second member
         }
+        if (begun := done or run.checkpoint.first_start(incarnation)) is not None:
+            starts = job_starts.of_checkpoint(begun, run.found)
         frame = way.read(spark, given)
         ends = self._config.available_now or run.letters
         query = running_query.start(
@@ -235,23 +236,26 @@ class Job:
             interval_ms=None if ends else self._config.interval_ms,
         )
         self._sign.moved()
-        if (begun := done or first) is not None:
-            starts = job_starts.of_checkpoint(begun, run.found)
-        self._metrics.started(starts.values())
-        self._reporter.event(
-            "redriving" if run.letters else "started",
-            sink=self._config.name,
-            incarnation=incarnation,
-            committed=as_text_keys(done.positions if done else {}),
-            start={str(number): at.shown for number, at in sorted(starts.items())},
-            by={str(number): at.source for number, at in sorted(starts.items())},
-        )
+        self._tell_start(run, done, starts)
         try:
             with self._metrics.running():
                 self._watch(query, writer, run)
         finally:
             listener.ended.wait(LISTENER_WAIT_S)
             spark.streams.removeListener(listener)
+
+    def _tell_start(
+        self, run: Run, done: Offsets | None, starts: Mapping[int, job_starts.Start]
+    ) -> None:
+        self._metrics.started(starts.values())
+        self._reporter.event(
+            "redriving" if run.letters else "started",
+            sink=self._config.name,
+            incarnation=run.incarnation,
+            committed=as_text_keys(done.positions if done else {}),
+            start={str(number): at.shown for number, at in sorted(starts.items())},
+            by={str(number): at.source for number, at in sorted(starts.items())},
+        )
 
     def _begin(self, run: Run) -> None:
         """Before a batch."""

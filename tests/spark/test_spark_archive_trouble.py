@@ -170,6 +170,8 @@ def test_names_places_and_logins_that_are_wrong(
         "bucket nowhere does not exist",
         in_bucket.only(archivePath="s3://nowhere/x"),
     )
+    path_style = {"archive.pathStyle": "true"}  # so it is with an endpoint, unless said otherwise
+    assert rows_of(in_bucket.only(**path_style)) == in_bucket.rows()
     wrong = {"archive.credentialsPath": str(tmp_path)}
     fails(
         ArchiveUnreadable,

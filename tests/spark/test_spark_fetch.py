@@ -88,6 +88,14 @@ def test_who_is_slow_is_not_read_ahead_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert (quick.asked, slow.asked) == (list(range(0, 100, 10)), [0])
 
 
+def test_a_poll_asks_for_no_more_messages_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+
+    assert read(monkeypatch, log, 0, 100, fetchMessages="7") == (list(range(100)), 0)
+    # A batch of the log has ten.
+    assert log.asked[:5] == [0, 7, 10, 17, 20]
+
+
 def test_a_gap_at_the_start_is_named_or_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     told = r"s/t partition 3: offsets 10\u201349 \(40 messages\) are gone, the earliest is 50"
     with pytest.raises(DataLoss, match=told):

@@ -1,6 +1,10 @@
 """The files sink: exactly once, whatever is interrupted, repeated or forgotten."""
 
+import datetime
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import zoned_files
 from files_cases import FIELDS, INCARNATION, MONTHS, PlayedTask, offsets_of, portions, sink, wanted
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.offsets import OffsetRange
@@ -146,18 +151,30 @@ def test_rejected_messages_lie_beside_the_data_and_count_as_done(lake: Lake) -> 
     assert sink(lake).prepare(INCARNATION) == {0: ((0, 12),)}
 
 
-def test_day_folders_are_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    __import__("time").tzset()
-    try:
-        sink(FolderLake(tmp_path), "iggy_date").write_task(
-            wanted(0, 3), portions(wanted(0, 3)), PlayedTask()
+def test_day_folders_and_times_are_those_of_utc_in_every_zone(tmp_path: Path) -> None:
+    zones = {"America/New_York": -4.0, "Asia/Kolkata": 5.5, "Asia/Tokyo": 9.0, "UTC": 0.0}
+    program = [sys.executable, str(Path(zoned_files.__file__))]
+    path = os.pathsep.join(sys.path)
+    processes = {
+        zone: subprocess.Popen(
+            [*program, str(tmp_path / zone)],
+            env=os.environ | {"TZ": zone, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
         )
-    finally:
-        monkeypatch.undo()
-        __import__("time").tzset()
+        for zone in zones
+    }
+    ahead = {zone: process.communicate()[0].strip() for zone, process in processes.items()}
 
-    assert [path.name for path in tmp_path.glob("iggy_date=*")] == ["iggy_date=2026-12-31"]
+    assert ahead == {zone: f"{hours * 3600:.0f}" for zone, hours in zones.items()}
+    for zone in zones:
+        lake = FolderLake(tmp_path / zone)
+        assert [path.name for path in lake.root.glob("iggy_date=*")] == ["iggy_date=2026-12-31"]
+        rows = table_of(lake).sort_by("iggy_offset").to_pylist()
+        assert [row["at"].timestamp() for row in rows] == [
+            datetime.datetime.fromisoformat(text).timestamp() for text in zoned_files.TIMES
+        ]
+        assert {row["at"].utcoffset() for row in rows} == {datetime.timedelta()}
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ class Runs:
         self.spark, self.topic, self.folder = spark, topic, folder
         self.state = folder / "state"
         self.fails = False
+        self.tasks: list[int] = []
+        """How many each batch had."""
 
     def run(self, checkpoint: str = "checkpoint", **more: str) -> list[tuple[int, int]]:
         """(partition, offset) of every row, sorted."""
@@ -38,6 +40,7 @@ class Runs:
         frame = self.spark.readStream.format("iggy").options(**self.topic.options(**given)).load()
 
         def write(rows: DataFrame, number: int) -> None:
+            self.tasks.append(rows.rdd.getNumPartitions())
             if self.fails:
                 raise RuntimeError("the target is away")
             seen.extend((row.partition, row.offset) for row in rows.collect())
@@ -50,6 +53,25 @@ class Runs:
         )
         query.awaitTermination()
         return sorted(seen)
+
+
+def test_a_checkpoint_goes_on_with_another_number_of_tasks(
+    spark: SparkSession, topic: "Topic", tmp_path: Path
+) -> None:
+    topic.send(0, payloads(5_000), batch=1_000)
+    runs = Runs(spark, topic, tmp_path)
+    runs.fails = True
+    with pytest.raises(PySparkException, match="the target is away"):
+        runs.run(startingOffsets="earliest", minPartitions="4")
+    runs.fails = False
+
+    repeated = runs.run(startingOffsets="earliest", minPartitions="2")
+    topic.send(0, payloads(3_000), batch=1_000)
+    rest = runs.run(startingOffsets="earliest")
+
+    assert repeated == [(0, n) for n in range(5_000)]
+    assert rest == [(0, n) for n in range(5_000, 8_000)]
+    assert runs.tasks == [5, 3, 1]  # cut at round numbers
 
 
 def test_a_failed_batch_is_repeated_whatever_has_changed(
