@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from iggy_wire import archive_listing
-from iggy_wire.archive import Life, Manifest, Piece, log_key, piece_key
+from iggy_wire.archive import (
+    Life,
+    Manifest,
+    Piece,
+    is_state,
+    log_key,
+    metadata_key,
+    offsets_key,
+    parse_key,
+    piece_key,
+)
+from iggy_wire.archive_fences import (
+    ERAS_MAX,
+    NO_FENCES,
+    Era,
+    Fence,
+    Fences,
+    fences_key,
+    key_for,
+    newest,
+)
 from iggy_wire.archive_listing import Gap, Listing, Partition, Span, listing
+from iggy_wire.errors import WireError
 
 FOLDER = "streams/1/topics/2/partitions/3"
 LIFE = Life(7, 0)
 
 
 def manifest(
-    first: int, after: int, *, life: Life = LIFE, pieces: tuple[int, ...] = ()
+    first: int,
+    after: int,
+    *,
+    life: Life = LIFE,
+    pieces: tuple[int, ...] = (),
+    generation: int = 0,
 ) -> Manifest:
     size_bytes = sum(pieces) or 10 * (after - first)
     positions = [sum(pieces[:number]) for number in range(len(pieces))]
@@ -36,11 +64,22 @@ def manifest(
             Piece(position, size, "0" * 16)
             for position, size in zip(positions, pieces, strict=True)
         ),
+        owner_generation=generation or UNSET,
     )
 
 
-def listed(*manifests: Manifest) -> Listing:
-    return listing([(FOLDER, one) for one in manifests], LIFE)
+def listed(*manifests: Manifest, fences: Fences = NO_FENCES) -> Listing:
+    return listing([(FOLDER, one) for one in manifests], LIFE, fences=fences)
+
+
+def era(generation: int, end: int, *, life: Life = LIFE, op: int = 7, last_us: int = 0) -> Era:
+    """Of an owner that began at an offset of the partition."""
+    fence = Fence(life.incarnation, life.purges, end, last_us or 1000 + end - 1)
+    return Era(generation, op, {"1/2/3": fence})
+
+
+def fenced(*eras: Era) -> Fences:
+    return Fences(id="a" * 32, generation=max(one.generation for one in eras), eras=eras)
 
 
 def spans_of(found: Listing) -> list[tuple[int, int]]:
@@ -82,8 +121,107 @@ def test_a_gap_is_told_and_read_over() -> None:
         ([manifest(0, 8), manifest(0, 5, pieces=(5,))], [(0, 8)]),
     ],
 )
-def test_no_offset_is_there_twice(manifests: list[Manifest], spans: list[tuple[int, int]]) -> None:
+def test_of_one_owner_no_offset_is_there_twice(
+    manifests: list[Manifest], spans: list[tuple[int, int]]
+) -> None:
     assert spans_of(listed(*manifests)) == spans
+
+
+OLD_TAIL = manifest(0, 150, pieces=(5,))
+
+
+@pytest.mark.parametrize(
+    ("manifests", "eras", "spans"),
+    [
+        # Before there were generations the former owner's tail hid the new one's segment.
+        ([OLD_TAIL, manifest(100, 140)], [], [(0, 150)]),
+        ([OLD_TAIL, manifest(100, 140, generation=2)], [], [(0, 100), (100, 140)]),
+        ([OLD_TAIL, manifest(100, 140, generation=2)], [era(2, 100)], [(0, 100), (100, 140)]),
+        # It has nothing yet.
+        ([OLD_TAIL], [era(2, 100)], [(0, 100)]),
+        ([OLD_TAIL, manifest(150, 160)], [era(2, 100)], [(0, 100)]),
+        ([manifest(100, 120)], [era(2, 100)], []),
+        # All of it was fetched: it goes on with the segment that was written.
+        ([OLD_TAIL, manifest(0, 140, generation=2)], [era(2, 100)], [(0, 140)]),
+        ([manifest(0, 50), manifest(50, 90), manifest(0, 50, generation=2)], [era(2, 90)], [
+            (0, 50), (50, 90)
+        ]),
+        # And was taken over from, in its turn.
+        (
+            [OLD_TAIL, manifest(100, 170, generation=2), manifest(130, 140, generation=3)],
+            [era(2, 100), era(3, 130)],
+            [(0, 100), (100, 130), (130, 140)],
+        ),
+        ([OLD_TAIL, manifest(130, 140, generation=3)], [era(2, 100), era(3, 130)], [
+            (0, 100), (130, 140)
+        ]),
+        # The former owner began a life, by making the topic anew or by emptying it.
+        ([OLD_TAIL], [era(2, 100, life=Life(5, 0), op=6)], []),
+        ([OLD_TAIL], [era(2, 100, life=Life(6, 9))], []),
+        # The new owner emptied it: what was before is as it was.
+        ([OLD_TAIL], [era(2, 0, life=Life(7, 1))], [(0, 150)]),
+        # Nothing is known of the partition but that it was there before.
+        ([OLD_TAIL], [Era(2, 7, {})], [(0, 150)]),
+        ([OLD_TAIL], [Era(2, 6, {})], []),
+    ],
+)  # fmt: skip
+def test_a_later_owner_wins_from_where_it_began(
+    manifests: list[Manifest], eras: list[Era], spans: list[tuple[int, int]]
+) -> None:
+    fences = fenced(*eras) if eras else NO_FENCES
+    for given in (manifests, manifests[::-1]):
+        assert spans_of(listed(*given, fences=fences)) == spans
+
+
+def test_times_of_a_segment_that_is_cut_are_those_of_what_is_left() -> None:
+    new = manifest(100, 140, generation=2)
+    for fences in (fenced(era(2, 100)), NO_FENCES):
+        found = listed(manifest(0, 150), new, fences=fences)
+        firsts = [(one := found.at_time(at)) and one.first_offset for at in (1000, 1101, 1139)]
+        assert firsts == [0, 100, 100]
+    cut, _ = found.segments
+    assert (cut.next_offset, cut.log_next_offset, cut.message_bytes) == (100, 150, 10)
+
+
+def test_names_tell_who_wrote() -> None:
+    (segment,) = listed(manifest(4, 9, generation=12)).segments
+    keys = [segment.manifest_key, segment.index_key, next(segment.spans()).key]
+    keys.append(piece_key(FOLDER, 4, 30, 12))
+    named = [parse_key(key) for key in keys]
+    assert [(one.first_offset, one.generation, one.kind) for one in named if one] == [
+        (4, 12, kind) for kind in ("json", "index", "log", "part")
+    ]
+    assert not any(is_state(key) for key in keys)
+    for key in (offsets_key(FOLDER, 2), metadata_key(2), fences_key(2, "a" * 32)):
+        assert is_state(key)
+        assert parse_key(key) is None
+    assert parse_key(f"{FOLDER}/{4:020d}-0.json") is None
+
+
+def test_a_manifest_of_the_first_owner_is_as_it_was_before_there_were_generations() -> None:
+    first = manifest(0, 4)
+    assert b"generation" not in first.encode()
+    assert Manifest.decode(first.encode(), "") == first
+    assert first.generation == 0
+    later = manifest(0, 4, generation=2)
+    assert Manifest.decode(later.encode(), "").generation == 2
+
+
+def test_fences_are_those_of_the_owner_that_is_named() -> None:
+    fences = fenced(era(2, 100), era(3, 130))
+    assert Fences.decode(fences.encode(), "") == fences
+    assert (fences.is_begun, fences.generations()) == (True, [3, 2, 0])
+    owner = b'{"format": 1, "id": "%s", "generation": 3, "since_us": 5}' % (b"a" * 32)
+    assert key_for(owner, "") == fences.key
+    assert key_for(owner.replace(b'"generation": 3', b'"generation": 1'), "") is None
+    assert newest([fences_key(2, "b" * 32), fences.key, "owner.json"]) == fences.key
+    for wrong in (b"{", fences.encode().replace(b'"format":1', b'"format":2')):
+        with pytest.raises(WireError):
+            Fences.decode(wrong, "")
+    many = fences
+    for generation in range(4, 40):
+        many = replace(many, generation=generation).with_era(era(generation, generation))
+    assert len(many.eras) == ERAS_MAX
 
 
 def test_times_find_the_first_segment_that_is_not_older() -> None:

@@ -1,7 +1,7 @@
 """Archived segments: their names in an archive, and the manifest that says what a segment holds.
 
-An archive is the tree of a data directory, in a folder or below a prefix of a bucket, so that a
-plain copy of it is a data directory again:
+An archive has much the tree of a data directory, in a folder or below a prefix of a bucket; to make
+one of it is for a restore:
 
     streams/{stream}/topics/{topic}/partitions/{partition}/
         {first offset}.log                a sealed segment, byte for byte
@@ -12,8 +12,12 @@ plain copy of it is a data directory again:
         offsets.json                      what consumers and groups have stored
     metadata/snapshot                     streams, topics, users, groups, as a broker keeps them
     owner.json                            which data directory copies to this archive
+    owners/{generation}.{id}.json         where that one and those before it began, see
+                                          `archive_fences`
 
-Offsets and positions have 20 digits. Where the archive has a topic of that number from another life
+Offsets and positions have 20 digits. What an owner writes that has taken the archive over has its
+generation in the name, as in `{first offset}-2.log`, `offsets-2.json` or `metadata/snapshot-2`: no
+owner writes over what is another's. Where the archive has a topic of that number from another life
 already, the new one's folder is `{topic}.{incarnation}`; after a purge `{topic}.{incarnation}-{how
 often it was emptied}`.
 
@@ -38,18 +42,21 @@ PIECES_MAX: Final = 1024
 
 METADATA_KEY: Final = "metadata/snapshot"
 OWNER_KEY: Final = "owner.json"
+OWNERS_PREFIX: Final = "owners/"
 
 _DIGITS: Final = 20
 _NUMBER: Final = msgspec.Meta(ge=0, le=(1 << 63) - 1)
 _HASH: Final = msgspec.Meta(pattern="^[0-9a-f]{16}$")
 _NAME: Final = re.compile(
     r"(?P<folder>streams/\d+/topics/\d+(?:\.\d+(?:-\d+)?)?/partitions/\d+)/"
-    r"(?P<first>\d{20})(?:\.(?P<position>\d{20}))?\.(?P<kind>log|index|part|json)",
+    r"(?P<first>\d{20})(?:-(?P<generation>[1-9]\d{0,17}))?"
+    r"(?:\.(?P<position>\d{20}))?\.(?P<kind>log|index|part|json)",
     re.ASCII,
 )
 
 _STATE: Final = re.compile(
-    r"\d+_state/snapshot|streams/\d+/topics/\d+(?:\.\d+(?:-\d+)?)?/partitions/\d+/offsets\.json",
+    r"\d+_state/snapshot|metadata/snapshot-\d+|owners/\d{20}\.[0-9a-f]{32}\.json"
+    r"|streams/\d+/topics/\d+(?:\.\d+(?:-\d+)?)?/partitions/\d+/offsets(?:-\d+)?\.json",
     re.ASCII,
 )
 
@@ -110,6 +117,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     key_id: Hash | msgspec.UnsetType = msgspec.UNSET
     """Of the key that the segment is encrypted with, see `sealing`; not there if it is not. Whoever
     does not know the field cannot read such a segment, and refuses the manifest."""
+    owner_generation: Number | msgspec.UnsetType = msgspec.UNSET
+    """Of the owner that wrote it, if that one took the archive over; see `generation`."""
+
+    @property
+    def generation(self) -> int:
+        """Of the owner that wrote it; 0: the first one, or one before manifests named it."""
+        return self.owner_generation or 0
 
     @property
     def messages(self) -> int:
@@ -167,29 +181,43 @@ def partition_folder(topic: str, partition_id: int) -> str:
     return f"{topic}/partitions/{partition_id}"
 
 
-def log_key(folder: str, first_offset: int) -> str:
-    """Of a sealed segment's log."""
-    return f"{folder}/{first_offset:0{_DIGITS}d}.log"
+def log_key(folder: str, first_offset: int, generation: int = 0) -> str:
+    """Of a sealed segment's log. `generation`: of the owner that writes it."""
+    return f"{segment_name(folder, first_offset, generation)}.log"
 
 
-def index_key(folder: str, first_offset: int) -> str:
+def index_key(folder: str, first_offset: int, generation: int = 0) -> str:
     """Of its index."""
-    return f"{folder}/{first_offset:0{_DIGITS}d}.index"
+    return f"{segment_name(folder, first_offset, generation)}.index"
 
 
-def manifest_key(folder: str, first_offset: int) -> str:
+def manifest_key(folder: str, first_offset: int, generation: int = 0) -> str:
     """Of its manifest."""
-    return f"{folder}/{first_offset:0{_DIGITS}d}.json"
+    return f"{segment_name(folder, first_offset, generation)}.json"
 
 
-def piece_key(folder: str, first_offset: int, position: int) -> str:
+def piece_key(folder: str, first_offset: int, position: int, generation: int = 0) -> str:
     """Of a piece of a log that is being written."""
-    return f"{folder}/{first_offset:0{_DIGITS}d}.{position:0{_DIGITS}d}.part"
+    return f"{segment_name(folder, first_offset, generation)}.{position:0{_DIGITS}d}.part"
 
 
-def offsets_key(folder: str) -> str:
+def segment_name(folder: str, first_offset: int, generation: int = 0) -> str:
+    """What the keys of a segment's objects begin with."""
+    return f"{folder}/{first_offset:0{_DIGITS}d}{_by(generation)}"
+
+
+def offsets_key(folder: str, generation: int = 0) -> str:
     """Of the stored offsets of a partition."""
-    return f"{folder}/offsets.json"
+    return f"{folder}/offsets{_by(generation)}.json"
+
+
+def metadata_key(generation: int = 0) -> str:
+    """Of metadata as they are now."""
+    return f"{METADATA_KEY}{_by(generation)}"
+
+
+def _by(generation: int) -> str:
+    return f"-{generation}" if generation else ""
 
 
 def kept_metadata_key(at_us: int) -> str:
@@ -209,6 +237,7 @@ class Named(msgspec.Struct, frozen=True):
     first_offset: int
     kind: str  # log, index, part, json
     position: int | None
+    generation: int = 0
 
 
 def parse_key(key: str) -> Named | None:
@@ -219,4 +248,5 @@ def parse_key(key: str) -> Named | None:
     position = None if found["position"] is None else int(found["position"])
     if (position is None) == (found["kind"] == "part"):
         return None
-    return Named(found["folder"], int(found["first"]), found["kind"], position)
+    generation = int(found["generation"] or 0)
+    return Named(found["folder"], int(found["first"]), found["kind"], position, generation)

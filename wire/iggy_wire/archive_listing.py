@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from iggy_wire.archive import (
@@ -19,16 +20,20 @@ from iggy_wire.archive import (
     Piece,
     index_key,
     log_key,
+    manifest_key,
     partition_folder,
     piece_key,
     topic_folder,
 )
+from iggy_wire.archive_fences import NO_FENCES, Fences
 
 _FOLDER: Final = re.compile(
     r"streams/(?P<stream>\d+)/topics/(?P<topic>\d+)(?:\.(?P<incarnation>\d+)(?:-(?P<purges>\d+))?)?"
     r"/partitions/(?P<partition>\d+)",
     re.ASCII,
 )
+
+_FAR: Final = 1 << 63  # behind all offsets
 
 
 class Partition(NamedTuple):
@@ -69,11 +74,30 @@ class Segment:
     index_xxh3: str = ""
     key_id: str = ""
     """Of the key that it is encrypted with, see `sealing`; empty: it is not."""
+    generation: int = 0
+    """Of the owner that wrote it."""
+    left_out: int = 0
+    """Messages of its log from `next_offset` on, which its owner wrote when it was a former one."""
+
+    @property
+    def log_next_offset(self) -> int:
+        """Behind the last message of the log."""
+        return self.next_offset + self.left_out
 
     @property
     def index_key(self) -> str:
         """Of its index, if it has one."""
-        return index_key(self.folder, self.first_offset)
+        return index_key(self.folder, self.first_offset, self.generation)
+
+    @property
+    def manifest_key(self) -> str:
+        """Of its manifest, which no other segment has."""
+        return manifest_key(self.folder, self.first_offset, self.generation)
+
+    @property
+    def message_bytes(self) -> float:
+        """Size of a message, on average."""
+        return self.size_bytes / (self.log_next_offset - self.first_offset)
 
     def spans(self, position: int = 0, size_bytes: int | None = None) -> Iterator[Span]:
         """Where bytes of the log are, in order; never behind the manifest's end."""
@@ -82,13 +106,14 @@ class Segment:
             stop = min(stop, position + size_bytes)
         if self.pieces is None:
             if position < stop:
-                yield Span(log_key(self.folder, self.first_offset), position, stop - position)
+                key = log_key(self.folder, self.first_offset, self.generation)
+                yield Span(key, position, stop - position)
             return
         for piece in self.pieces:
             start = max(position, piece.position)
             end = min(stop, piece.position + piece.size_bytes)
             if start < end:
-                key = piece_key(self.folder, self.first_offset, piece.position)
+                key = piece_key(self.folder, self.first_offset, piece.position, self.generation)
                 yield Span(key, start - piece.position, end - start)
 
 
@@ -170,34 +195,79 @@ def life_of(manifest: Manifest) -> Life:
 
 
 def listing(
-    manifests: Iterable[tuple[str, Manifest]], life: Life, sizes: Mapping[str, int] | None = None
+    manifests: Iterable[tuple[str, Manifest]],
+    life: Life,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    fences: Fences = NO_FENCES,
 ) -> Listing:
     """Put the manifests of one partition, each with its folder, in order; other lives are left out.
 
-    `sizes`: bytes of every object by key, to tell what is missing; None: they are not known. Where
-    two segments overlap, the later one is read from the end of the earlier one on.
+    `sizes`: bytes of every object by key, to tell what is missing; None: they are not known.
+    `fences`: what an owner wrote from where a later one began is left out; so is, where that is not
+    known, what it has from the later one's first message on. Where two segments overlap all the
+    same, the later one is read from the end of the earlier one on.
     """
-    ours = [(folder, one) for folder, one in manifests if life_of(one) == life]
-    ours.sort(key=lambda entry: (entry[1].first_offset, -entry[1].next_offset))
+    ours = _cut(
+        [_segment(*entry) for entry in manifests if life_of(entry[1]) == life], fences, life
+    )
+    ours.sort(key=lambda one: (one.first_offset, -one.next_offset, -one.generation))
     segments: list[Segment] = []
     gaps: list[Gap] = []
     missing: list[str] = []
-    for folder, manifest in ours:
-        end = segments[-1].next_offset if segments else manifest.first_offset
-        if manifest.next_offset <= end:
+    for segment in ours:
+        end = segments[-1].next_offset if segments else segment.first_offset
+        if segment.next_offset <= end:
             continue
-        segment = _segment(folder, manifest, max(end, manifest.first_offset))
         if sizes is not None and (lacking := _lacking(segment, sizes)):
             missing += lacking
             continue
-        if manifest.first_offset > end:
-            gaps.append(Gap(end, manifest.first_offset))
-        segments.append(segment)
+        if segment.first_offset > end:
+            gaps.append(Gap(end, segment.first_offset))
+        segments.append(
+            segment if segment.first_offset >= end else replace(segment, start_offset=end)
+        )
     starts = tuple(segment.start_offset for segment in segments)
-    return Listing(tuple(segments), tuple(gaps), tuple(missing), starts)
+    return Listing(tuple(_in_time(segments)), tuple(gaps), tuple(missing), starts)
 
 
-def _segment(folder: str, manifest: Manifest, start_offset: int) -> Segment:
+def _cut(segments: list[Segment], fences: Fences, life: Life) -> list[Segment]:
+    """What counts of them, by who wrote them."""
+    if not segments or (not any(one.generation for one in segments) and not fences.eras):
+        return segments
+    begins: dict[int, int] = {}  # of owners of whom nothing else is known
+    for one in segments:
+        if one.generation and not fences.has(one.generation):
+            begins[one.generation] = min(begins.get(one.generation, _FAR), one.first_offset)
+    found: list[Segment] = []
+    for one in segments:
+        partition = parse_folder(one.folder)
+        fence = fences.of(partition, life, one.generation) if partition else None
+        later = [begin for generation, begin in begins.items() if generation > one.generation]
+        end, last_us = min(later, default=one.next_offset), one.last_timestamp_us
+        if fence is not None and fence.next_offset < end:
+            end, last_us = fence.next_offset, min(last_us, fence.last_timestamp_us)
+        if end >= one.next_offset:
+            found.append(one)
+        elif end > one.first_offset:
+            left_out = one.next_offset - end
+            found.append(
+                replace(one, next_offset=end, left_out=left_out, last_timestamp_us=last_us)
+            )
+    return found
+
+
+def _in_time(segments: list[Segment]) -> Iterator[Segment]:
+    """The same; of one that is cut the last message is not later than the next segment's first."""
+    for one, following in pairwise((*segments, None)):
+        assert one is not None, "only the last one"
+        latest = following.first_timestamp_us if following else one.last_timestamp_us
+        if one.left_out and latest < one.last_timestamp_us:
+            one = replace(one, last_timestamp_us=latest)
+        yield one
+
+
+def _segment(folder: str, manifest: Manifest) -> Segment:
     return Segment(
         folder,
         manifest.first_offset,
@@ -205,12 +275,13 @@ def _segment(folder: str, manifest: Manifest, start_offset: int) -> Segment:
         manifest.first_timestamp_us,
         manifest.last_timestamp_us,
         manifest.size_bytes,
-        start_offset,
+        manifest.first_offset,
         index_bytes=manifest.index_bytes,
         pieces=None if manifest.sealed else manifest.pieces,
         xxh3=manifest.xxh3,
         index_xxh3=manifest.index_xxh3,
         key_id=manifest.key_id or "",
+        generation=manifest.generation,
     )
 
 
