@@ -124,5 +124,5 @@ def _fits(segment: Segment, index: Index) -> bool:
     offsets, positions = index.offsets, index.positions
     if not len(offsets) or offsets[0] != segment.first_offset or positions[0] != 0:
         return False
-    is_within = offsets[-1] < segment.next_offset and positions[-1] < segment.size_bytes
+    is_within = offsets[-1] < segment.log_next_offset and positions[-1] < segment.size_bytes
     return bool(is_within and all((c[1:] > c[:-1]).all() for c in (offsets, positions)))

@@ -50,10 +50,13 @@ class HeldPartition:
         """Of the first message that was taken at or after a time; None: there is none."""
 
         def look(found: Listing) -> int | None:
-            segment = found.at_time(timestamp_us)
-            if segment is None:
-                return None
-            return SegmentReader(self._archive).offset_at_time(segment, timestamp_us)
+            reader, segment = SegmentReader(self._archive), found.at_time(timestamp_us)
+            while segment is not None:
+                offset = reader.offset_at_time(segment, timestamp_us)
+                if offset is not None:
+                    return offset
+                segment = found.at_offset(segment.next_offset)  # it was cut
+            return None
 
         return self._looking(look)
 
@@ -71,9 +74,7 @@ class HeldPartition:
     def message_bytes(self, offset: int) -> float | None:
         """Size of a message there, on average."""
         segment = self.at_offset(offset)
-        if segment is None:
-            return None
-        return segment.size_bytes / (segment.next_offset - segment.first_offset)
+        return None if segment is None else segment.message_bytes
 
     def _looking(self, look: Callable[[Listing], T]) -> T:
         try:

@@ -55,7 +55,7 @@ def _parts(
     end = min(wanted.end, segment.next_offset)
     if first >= end:
         return
-    message_bytes = segment.size_bytes / (segment.next_offset - segment.first_offset)
+    message_bytes = segment.message_bytes
     cuts: list[int] = []
     if segment.size_bytes > split_bytes:
         found = index(segment)

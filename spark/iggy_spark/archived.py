@@ -19,9 +19,10 @@ from iggy_spark.archive_lives import NAMES_TOLD_MAX, ArchivedTopic
 from iggy_spark.archive_options import ArchiveOptions
 from iggy_spark.archive_store import Gone, Objects, open_objects
 from iggy_spark.errors import ArchiveUnreadable
-from iggy_wire import archive, archive_listing
-from iggy_wire.archive import MANIFEST_BYTES_MAX, Life, Manifest
-from iggy_wire.archive_listing import Listing, Partition, Segment
+from iggy_wire import archive, archive_fences, archive_listing
+from iggy_wire.archive import MANIFEST_BYTES_MAX, OWNER_KEY, OWNERS_PREFIX, Life, Manifest
+from iggy_wire.archive_fences import FENCES_BYTES_MAX, NO_FENCES, Fences
+from iggy_wire.archive_listing import Listing, Partition, Segment, life_of
 from iggy_wire.errors import WireError
 
 K = TypeVar("K")
@@ -33,6 +34,7 @@ MANIFESTS_MAX: Final = 100_000  # kept in one process; about 1 KiB each
 BLOCK_BYTES_MAX: Final = 8 << 20  # read at a time, unless more is asked for
 INDEXES_MAX: Final = 64  # the same of indexes; of a segment of 1 GiB one has 1.5 MiB
 LOOKS_MAX: Final = 64  # the same of listings
+OWNER_BYTES_MAX: Final = 4096
 KEYS_MAX: Final = 5_000_000  # in one listing; each takes some 200 bytes
 ARCHIVES_MAX: Final = 8  # known to one process; the oldest goes
 
@@ -50,6 +52,7 @@ class _Look:
     at_s: float
     keys: frozenset[str]
     by_folder: Mapping[str, list[str]]  # of manifests, by folder of a partition, in their order
+    fences: Fences  # what of them counts
     unsealed: dict[str, Manifest] = field(default_factory=dict)
     listings: dict[tuple[Partition, Life], Listing] = field(default_factory=dict)
     topics: list[ArchivedTopic] | None = None
@@ -71,7 +74,8 @@ class Archive:
         self._clock = clock
         self._looks: dict[tuple[str, ...], _Look] = {}
         self._sealed: dict[str, Manifest] = {}
-        self._indexes: dict[tuple[str, int, int], Index] = {}
+        self._indexes: dict[tuple[str, int], Index] = {}
+        self._known = NO_FENCES
 
     def __str__(self) -> str:
         """For a message."""
@@ -81,8 +85,9 @@ class Archive:
         """All lives of all topics, or of those with these numbers of stream and topic."""
         look = self._look(WHOLE if numbers is None else _prefixes(*numbers))
         if look.topics is None:
-            last = [keys[-1] for keys in look.by_folder.values()]
-            look.topics = archive_lives.topics(_foldered(self._manifests(look, last)))
+            last = [max(keys, key=_writer_and_offset) for keys in look.by_folder.values()]
+            found = _foldered(self._manifests(look, last))
+            look.topics = archive_lives.topics(one for one in found if _counts(*one, look.fences))
         if numbers is None:
             return look.topics
         return [topic for topic in look.topics if (topic.stream_id, topic.topic_id) == numbers]
@@ -112,12 +117,14 @@ class Archive:
         there = {}
         for folder, manifest in manifests:
             first = manifest.first_offset
-            log = archive.log_key(folder, first)
+            by = manifest.generation
+            log = archive.log_key(folder, first, by)
             if not manifest.sealed or log in look.keys:
                 there[log] = _LONG
             # Pieces come and go, whoever reads one sees whether it is there.
-            there |= {archive.piece_key(folder, first, p.position): _LONG for p in manifest.pieces}
-        return archive_listing.listing(manifests, life, there)
+            pieces = [archive.piece_key(folder, first, p.position, by) for p in manifest.pieces]
+            there |= dict.fromkeys(pieces, _LONG)
+        return archive_listing.listing(manifests, life, there, fences=look.fences)
 
     def index(self, segment: Segment) -> Index:
         """Where batches begin in a segment."""
@@ -168,8 +175,26 @@ class Archive:
                     f"{self}: there are {len(keys)} objects below {prefixes[0]}, at most "
                     f"{KEYS_MAX} are looked through: set archivePath to a part of it"
                 )
-            found = _Look(self._clock(), frozenset(keys), _by_folder(keys))
+            found = _Look(self._clock(), frozenset(keys), _by_folder(keys), self._fences())
             _keep(self._looks, prefixes, found, LOOKS_MAX)
+        return found
+
+    def _fences(self) -> Fences:
+        """What counts of what the owners of the archive have copied."""
+        owner = self._objects.read(OWNER_KEY, 0, OWNER_BYTES_MAX)
+        try:
+            if owner is not None:
+                key = archive_fences.key_for(owner, OWNER_KEY)
+            else:
+                key = archive_fences.newest(self._objects.keys(OWNERS_PREFIX))
+            if key is None or key == self._known.key:
+                return NO_FENCES if key is None else self._known
+            data = self._objects.read(key, 0, FENCES_BYTES_MAX)
+            found = NO_FENCES if data is None else Fences.decode(data, key)
+        except WireError as error:
+            raise ArchiveUnreadable(f"{self}: {error.detail}") from error
+        if found.is_begun:  # it is never written again
+            self._known = found
         return found
 
     def _manifests(self, look: _Look, keys: list[str]) -> dict[str, Manifest]:
@@ -201,8 +226,8 @@ class Archive:
             raise ArchiveUnreadable(f"{self}: {error.detail}") from error
 
 
-def _named(segment: Segment) -> tuple[str, int, int]:
-    return segment.folder, segment.first_offset, segment.size_bytes
+def _named(segment: Segment) -> tuple[str, int]:
+    return segment.manifest_key, segment.size_bytes
 
 
 def _prefixes(stream_id: int, topic_id: int) -> tuple[str, ...]:
@@ -218,6 +243,19 @@ def _by_folder(keys: list[str]) -> dict[str, list[str]]:
         if named is not None and named.kind == "json":
             found.setdefault(named.folder, []).append(key)
     return found
+
+
+def _writer_and_offset(key: str) -> tuple[int, int]:
+    """Of a manifest: the last one of the last owner is the greatest."""
+    named = archive.parse_key(key)
+    return (named.generation, named.first_offset) if named else (-1, -1)
+
+
+def _counts(folder: str, manifest: Manifest, fences: Fences) -> bool:
+    """Whether anything of its life does: a former owner may have begun one that nobody has."""
+    place = archive_listing.parse_folder(folder)
+    fence = fences.of(place, life_of(manifest), manifest.generation) if place else None
+    return fence is None or fence.next_offset > 0
 
 
 def _foldered(manifests: Mapping[str, Manifest]) -> Iterator[tuple[str, Manifest]]:
