@@ -201,8 +201,8 @@ class Archiver(Section, frozen=True):
         str,
         Setting(
             _layout,
-            "How objects are named: tree, as files of the data directory, so that a plain copy of "
-            "an archive is one. The flat layout of older versions of Iggy is refused.",
+            "How objects are named: tree, much as files of a data directory; `iggy-broker restore "
+            "--from` makes one of it. The flat layout of older versions of Iggy is refused.",
         ),
     ] = TREE
     archive_expired: Annotated[

@@ -55,13 +55,17 @@ class ColdTopic(ArchivedTopic):
         self.read_counters = counters
         return ArchiveReads(library, counters)
 
+    def payload(self, offset: int) -> bytes:
+        """Of a message that is sent."""
+        return payload(offset)
+
     def grow(self, batches: int) -> None:
         """Send batches of several sizes, and note what they became."""
         partition = self.partition()
         for number in range(batches):
             first = partition.next_offset
             size = BATCH_SIZES[number % len(BATCH_SIZES)]
-            new = [Message(payload(offset)) for offset in range(first, first + size)]
+            new = [Message(self.payload(offset)) for offset in range(first, first + size)]
             self.clock.pass_s(1)
             partition.append(memoryview(build(new, origin_timestamp_us=1)))
             polled = partition.poll(PollingStrategy.offset(first), size, bytes_max=1 << 30)

@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeVar
 from iggy_broker.archive.copies import Copies, active_extent, life_of, whole
 from iggy_broker.archive.copying import Copied, Vanished, Where, copy_sealed, copy_tail
 from iggy_broker.archive.finding import Asked, find
+from iggy_broker.archive.ownership import Ownership
 from iggy_broker.archive.patience import Patience
 from iggy_broker.archive.plan import Extent, archived_end
 from iggy_broker.archive.standing import Standing
@@ -82,11 +83,13 @@ class Archiver:
         self._patience = Patience()
         self._tail_patience = Patience()
         self._state_patience = Patience()
+        self._ownership = Ownership(str(config.system.path), parts.clock)
         self._state_copies = StateCopies(
             maintenance.state,
             state=state,
             look=lambda packed, partition: self._look(packed, partition, self._tail_lanes[0]),
             run=self._tail_lanes[0].run,
+            ownership=self._ownership,
             clock=parts.clock,
         )
         self._standing = Standing(
@@ -295,7 +298,10 @@ class Archiver:
                 asked = self._asked(packed, partition)
                 if asked is None:
                     return None
-                found = await lane.run(partial(find, asked=asked))
+                look = partial(find, asked=asked, ownership=self._ownership)
+                found = await lane.run(look)
+                copies.owner_id, copies.generation = found.owner_id, found.generation
+                copies.begin = found.begin
                 copies.archived = found.archived
                 copies.has_offsets = found.has_offsets
                 copies.tails = {found.tail.extent.first_offset: found.tail} if found.tail else {}
@@ -348,6 +354,9 @@ class Archiver:
             topic.name,
             copies.life,
             lambda: partition.log.epoch == epoch,
+            copies.generation,
+            copies.begin,
+            partial(self._ownership.check, owner_id=copies.owner_id),
         )
 
     # -- what others see -----------------------------------------------------------------------

@@ -20,8 +20,8 @@ class BlockKey(NamedTuple):
     """A block of a life of a partition."""
 
     life: LifeKey
-    first_offset: int
-    """Of the segment."""
+    segment: str
+    """Key of its manifest."""
     position: int
 
 

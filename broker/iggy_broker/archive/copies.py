@@ -21,6 +21,12 @@ class Copies:
     life: Life
     folder: str = ""
     """In the archive; empty: nobody has looked yet."""
+    owner_id: str = ""
+    """As whom copies are made."""
+    generation: int = 0
+    """The same."""
+    begin: int = 0
+    """Up to here earlier owners had it."""
     archived: dict[int, int] = field(default_factory=dict)
     """Where sealed segments end that have a copy, by first offset."""
     tails: dict[int, Tail] = field(default_factory=dict)

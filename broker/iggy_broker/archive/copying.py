@@ -30,6 +30,7 @@ from iggy_broker.storage.layout import index_path, log_path
 from iggy_broker.storage.scan import HEADER, scan_log
 from iggy_wire import archive
 from iggy_wire.archive import MANIFEST_BYTES_MAX, Life, Manifest, Piece
+from iggy_wire.errors import WireError
 from iggy_wire.sealing import PREFIX_BYTES, key_id_of
 
 SENT_UNASKED_BYTES_MAX: Final = 1 << 20
@@ -58,6 +59,12 @@ class Where:
     life: Life
     is_current: Callable[[], bool]
     """Whether nothing was emptied or deleted meanwhile. For any thread."""
+    generation: int = 0
+    """Of the owner that copies."""
+    begin: int = 0
+    """Up to here earlier owners had it."""
+    check: Callable[[ArchiveStore], None] = lambda store: None
+    """Raises ArchiveError when the archive is another's by now. For any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +98,16 @@ def copy_sealed(
     store: ArchiveStore, disk: Disk, where: Where, extent: Extent, *, now_us: int
 ) -> Copied:
     """Copy a sealed segment. Vanished, ArchiveError, OSError: there is no copy."""
-    first = extent.first_offset
+    first, generation = extent.first_offset, where.generation
     with _opened(disk, log_path(where.disk_folder, first)) as log:
         begin = _begin(log)
-        key = archive.log_key(where.folder, first)
+        key = archive.log_key(where.folder, first, generation)
         log_hash, objects = _store(store, key, _at(log), extent.size_bytes)
     index_bytes, index_hash = 0, _NO_HASH
     index = index_path(where.disk_folder, first)
     if disk.exists(index) and (index_bytes := disk.size(index)):
         with _opened(disk, index) as file:
-            key = archive.index_key(where.folder, first)
+            key = archive.index_key(where.folder, first, generation)
             index_hash, more = _store(store, key, _at(file), index_bytes)
             objects += more
     manifest = msgspec.structs.replace(
@@ -111,7 +118,8 @@ def copy_sealed(
     )
     _write(store, where, manifest)
     with contextlib.suppress(ArchiveError):  # what stays is in nobody's way
-        remove_pieces(store, where.folder, first)
+        _remove_earlier(store, where, manifest)
+        remove_pieces(store, where.folder, first, generation)
     return Copied(objects + 1, extent.size_bytes + index_bytes)
 
 
@@ -129,7 +137,7 @@ def copy_tail(
         from_offset = tail.extent.next_offset if tail else first
         # For the times: bytes that are damaged are copied as they are.
         end = scan_log(log, done_bytes, extent.size_bytes, from_offset).last_timestamp_us
-        key = archive.piece_key(where.folder, first, start)
+        key = archive.piece_key(where.folder, first, start, where.generation)
         piece_hash, objects = _store(store, key, _at(log, start), extent.size_bytes - start)
         log_hash = tail.log_hash.copy() if tail else xxhash.xxh3_64()
         _add(log_hash, log, done_bytes, extent.size_bytes)
@@ -145,7 +153,8 @@ def copy_tail(
     _write(store, where, manifest)
     with contextlib.suppress(ArchiveError):  # a sealed copy removes them
         for piece in old[kept + 1 :]:
-            store.delete(archive.piece_key(where.folder, first, piece.position))
+            key = archive.piece_key(where.folder, first, piece.position, where.generation)
+            store.delete(key)
     new = Tail(reached, pieces, begin, log_hash)
     return new, Copied(objects + 1, extent.size_bytes - start)
 
@@ -170,20 +179,42 @@ def read_manifest(store: ArchiveStore, key: str) -> Manifest:
     return Manifest.decode(store.read(key, MANIFEST_BYTES_MAX, 0), key)
 
 
-def remove_pieces(store: ArchiveStore, folder: str, first_offset: int) -> None:
+def remove_pieces(store: ArchiveStore, folder: str, first_offset: int, generation: int = 0) -> None:
     """Remove what was stored of a segment while it was written."""
-    start = archive.piece_key(folder, first_offset, 0).removesuffix(f"{0:020d}.part")
-    for found in list(store.entries(start)):
+    start = archive.segment_name(folder, first_offset, generation)
+    for found in list(store.entries(f"{start}.")):
         named = archive.parse_key(found.key)
         if named is not None and named.kind == "part":
             store.delete(found.key)
+
+
+def _remove_earlier(store: ArchiveStore, where: Where, sealed: Manifest) -> None:
+    """Pieces of earlier owners that the sealed segment has all of: nobody else would remove them.
+
+    The manifest goes first, so that none names what is not there.
+    """
+    first = sealed.first_offset
+    if not where.generation:
+        return
+    for found in list(store.entries(archive.segment_name(where.folder, first))):
+        named = archive.parse_key(found.key)
+        if named is None or named.kind != "json" or named.generation >= where.generation:
+            continue
+        with contextlib.suppress(WireError, FileNotFoundError):
+            earlier = read_manifest(store, found.key)
+            end = min(earlier.next_offset, max(where.begin, first))
+            if not earlier.sealed and end <= sealed.next_offset:
+                store.delete(found.key)
+                remove_pieces(store, where.folder, first, named.generation)
 
 
 def _write(store: ArchiveStore, where: Where, manifest: Manifest) -> None:
     """The last step: from here on the archive has it."""
     if not where.is_current():
         raise Vanished(f"{where.disk_folder}: emptied or deleted while it was copied")
-    store_small(store, archive.manifest_key(where.folder, manifest.first_offset), manifest.encode())
+    where.check(store)
+    key = archive.manifest_key(where.folder, manifest.first_offset, manifest.generation)
+    store_small(store, key, manifest.encode())
 
 
 def store_small(store: ArchiveStore, key: str, data: bytes) -> None:
@@ -240,6 +271,7 @@ def _manifest(where: Where, extent: Extent, begin: Begin, now_us: int) -> Manife
         xxh3=_NO_HASH,
         written_at_us=now_us,
         key_id=begin.key_id or msgspec.UNSET,
+        owner_generation=where.generation or msgspec.UNSET,
     )
 
 

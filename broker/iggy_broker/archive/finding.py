@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from iggy_broker.archive.copying import Tail, Vanished, read_manifest, tail_of
+from iggy_broker.archive.ownership import Ownership
 from iggy_broker.archive.plan import Extent, folder_of, is_copy_of
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.storage.disk import Disk
@@ -36,6 +37,11 @@ class Found:
     """What is there."""
 
     folder: str
+    owner_id: str
+    """As whom copies are made, and so from here on."""
+    generation: int
+    begin: int
+    """Up to here copies of earlier owners count."""
     archived: dict[int, int] = field(default_factory=dict)
     """Where sealed segments end that have a copy, by first offset."""
     tail: Tail | None = None
@@ -44,19 +50,28 @@ class Found:
     """Whether stored offsets are there."""
 
 
-def find(store: ArchiveStore, disk: Disk, asked: Asked) -> Found:
-    """Look. ArchiveError: the archive does not say."""
-    found = Found(_folder(store, asked))
+def find(store: ArchiveStore, disk: Disk, asked: Asked, ownership: Ownership) -> Found:
+    """Look. ArchiveError: the archive does not say, or is another's. OSError."""
+    ours = ownership.now(store, disk)
+    begin = ours.begin((asked.stream_id, asked.topic_id, asked.partition_id), asked.life)
+    found = Found(_folder(store, asked), ours.id, ours.generation, begin)
     sizes = {entry.key: entry.size_bytes for entry in store.entries(f"{found.folder}/")}
-    found.has_offsets = archive.offsets_key(found.folder) in sizes
+    found.has_offsets = any(
+        archive.offsets_key(found.folder, one) in sizes for one in ours.fences.generations()
+    )
+    writers = _writers(sizes, ours.generation)
     for segment in asked.sealed:
-        manifest = _manifest(store, sizes, found.folder, segment.first_offset)
-        if manifest is None or not is_copy_of(manifest, asked.life, segment):
-            continue
-        if _is_whole(sizes, found, manifest):
-            found.archived[segment.first_offset] = segment.next_offset
-    if asked.active is not None:
-        manifest = _manifest(store, sizes, found.folder, asked.active.first_offset)
+        for generation in writers.get(segment.first_offset, ()):
+            if generation < ours.generation and segment.next_offset > begin:
+                break  # what it has there is not what this broker has
+            manifest = _manifest(store, found.folder, segment.first_offset, generation)
+            is_there = manifest and is_copy_of(manifest, asked.life, segment)
+            if manifest and is_there and _is_whole(sizes, found, manifest):
+                found.archived[segment.first_offset] = segment.next_offset
+                break
+    first = -1 if asked.active is None else asked.active.first_offset
+    if asked.active is not None and ours.generation in writers.get(first, ()):
+        manifest = _manifest(store, found.folder, first, ours.generation)
         is_ours = manifest and Life(manifest.incarnation, manifest.purges) == asked.life
         if manifest and is_ours and not manifest.sealed and _is_whole(sizes, found, manifest):
             with contextlib.suppress(Vanished):
@@ -66,10 +81,24 @@ def find(store: ArchiveStore, disk: Disk, asked: Asked) -> Found:
     return found
 
 
+def _writers(sizes: dict[str, int], last: int) -> dict[int, list[int]]:
+    """Generations of those that have manifests there up to the `last` one, which comes first, by
+    first offset.
+    """
+    found: dict[int, list[int]] = {}
+    for key in sizes:
+        named = archive.parse_key(key)
+        if named is not None and named.kind == "json" and named.generation <= last:
+            found.setdefault(named.first_offset, []).append(named.generation)
+    return {first: sorted(generations, reverse=True) for first, generations in found.items()}
+
+
 def _remove_left_pieces(store: ArchiveStore, sizes: dict[str, int], found: Found) -> None:
     for key in sizes:
         named = archive.parse_key(key)
-        if named is not None and named.kind == "part" and named.first_offset in found.archived:
+        if named is None or named.kind != "part" or named.generation != found.generation:
+            continue
+        if named.first_offset in found.archived:
             store.delete(key)
 
 
@@ -94,10 +123,9 @@ def _manifests(store: ArchiveStore, prefix: str) -> Iterator[Manifest]:
 
 
 def _manifest(
-    store: ArchiveStore, sizes: dict[str, int], folder: str, first_offset: int
+    store: ArchiveStore, folder: str, first_offset: int, generation: int
 ) -> Manifest | None:
-    key = archive.manifest_key(folder, first_offset)
-    return read_if_any(store, key) if key in sizes else None
+    return read_if_any(store, archive.manifest_key(folder, first_offset, generation))
 
 
 def read_if_any(store: ArchiveStore, key: str) -> Manifest | None:
@@ -110,12 +138,12 @@ def read_if_any(store: ArchiveStore, key: str) -> Manifest | None:
 
 def _is_whole(sizes: dict[str, int], found: Found, manifest: Manifest) -> bool:
     """Whether all objects are there that it names."""
-    folder, first = found.folder, manifest.first_offset
+    folder, first, by = found.folder, manifest.first_offset, manifest.generation
     if manifest.sealed:
-        index_bytes = sizes.get(archive.index_key(folder, first), 0)
-        log_bytes = sizes.get(archive.log_key(folder, first))
+        index_bytes = sizes.get(archive.index_key(folder, first, by), 0)
+        log_bytes = sizes.get(archive.log_key(folder, first, by))
         return log_bytes == manifest.size_bytes and index_bytes == manifest.index_bytes
     return all(
-        sizes.get(archive.piece_key(folder, first, piece.position), 0) >= piece.size_bytes
+        sizes.get(archive.piece_key(folder, first, piece.position, by), 0) >= piece.size_bytes
         for piece in manifest.pieces
     )

@@ -24,6 +24,7 @@ from iggy_broker.logs import event
 from iggy_broker.metrics import Counters
 from iggy_broker.storage.older import NotHere
 from iggy_wire.archive import Life, Manifest
+from iggy_wire.archive_fences import NO_FENCES
 from iggy_wire.archive_listing import Segment, parse_folder
 from iggy_wire.errors import ErrorCode
 from iggy_wire.sealing import Keyring
@@ -61,6 +62,7 @@ class Library:
         self._counters = counters
         self._shelves: dict[LifeKey, Shelf] = {}  # those that were used last behind
         self._damaged_s: dict[BlockKey, float] = {}  # when that was found
+        self._known = NO_FENCES
         self._patience = Patience()
         self._away_until_s = 0.0
         self._trouble = ""
@@ -83,14 +85,14 @@ class Library:
         """Where its blocks begin. NotHere, Reject."""
         table = self._shelves[life].table(segment)
         if table is None:
-            key = ("table", life, segment.first_offset)
+            key = ("table", life, segment.manifest_key)
             raise self._not_here(key, partial(self._look_up, life, segment))
         return table
 
     def block(self, life: LifeKey, segment: Segment, table: Table, number: int) -> Block:
         """One of its blocks. NotHere, Reject."""
         start, stop = table.start(number), table.stop(number)
-        key = BlockKey(life, segment.first_offset, start.position)
+        key = BlockKey(life, segment.manifest_key, start.position)
         block = self._cache.get(key)
         if block is not None and block.damage:
             found_s = self._damaged_s.get(key, 0.0)
@@ -104,7 +106,7 @@ class Library:
         """Fetch so many blocks behind block `number`, as far as nobody has to wait for that."""
         shelf = self._shelves[life]
         for _ in range(blocks):
-            table = shelf.tables.get(segment.first_offset)
+            table = shelf.tables.get(segment.manifest_key)
             if table is None or (self._trouble and self._now_s() < self._away_until_s):
                 return
             number += 1
@@ -150,13 +152,13 @@ class Library:
         return task
 
     def _fetch_ahead(self, life: LifeKey, shelf: Shelf, segment: Segment, number: int) -> None:
-        table = shelf.tables.get(segment.first_offset)
+        table = shelf.tables.get(segment.manifest_key)
         if table is None:
-            key = ("table", life, segment.first_offset)
+            key = ("table", life, segment.manifest_key)
             self._begin(key, partial(self._look_up, life, segment))
             return
         start, stop = table.start(number), table.stop(number)
-        block = BlockKey(life, segment.first_offset, start.position)
+        block = BlockKey(life, segment.manifest_key, start.position)
         if block not in self._cache:
             self._begin(block, partial(self._fetch, block, segment, start, stop))
 
@@ -182,7 +184,9 @@ class Library:
         partition = parse_folder("/".join(life.folder.rsplit("/", 6)[-6:]))
         assert partition is not None, "a partition's folder"
         ours = Life(life.incarnation, life.purges)
-        found = await self._fetches.run(partial(list_objects, partition=partition, life=ours))
+        look = partial(list_objects, partition=partition, life=ours, known=self._known)
+        found = await self._fetches.run(look)
+        self._known = found.fences
         before = self._shelves.get(life)
         manifests: dict[str, Manifest] = unchanging(before)
         new = [key for key in found.keys if key not in manifests]

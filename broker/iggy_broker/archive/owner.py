@@ -16,10 +16,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from iggy_broker.archive.copying import store_small
+from iggy_broker.archive.fences import newest_fences, put_fences, read_prepared, write_prepared
 from iggy_broker.archive.state_objects import OWNER_BYTES_MAX, Owner, encode
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.storage.disk import Disk
 from iggy_wire.archive import OWNER_KEY
+from iggy_wire.archive_fences import NO_FENCES
 from iggy_wire.errors import WireError
 
 OWNER_FILE: Final = "archive_owner.json"
@@ -69,19 +71,30 @@ def look(
     verdict = judge(ours, there, abandoned=abandoned)
     if verdict is Claim.TAKEN:
         assert there is not None, "as judged"
-        raise NotOurs(
-            f"it is the archive of another data directory (generation {there.generation}): name"
-            " another one, restore from this one, or, if that directory is no more, remove"
-            f" {OWNER_KEY} from it"
-        )
+        raise not_ours(there)
     if verdict is Claim.AWAY:
         assert ours is not None, "as judged"
-        raise NotThere(
-            f"{OWNER_KEY} is not in the archive, where this data directory has had it: is it"
-            " mounted, and named right? To begin another archive there, set"
-            f" data_maintenance.archiver.abandoned to {ours.id}"
-        )
+        raise not_there(ours)
     return verdict, ours
+
+
+def not_ours(there: Owner) -> NotOurs:
+    """To be raised: it is that one's."""
+    return NotOurs(
+        f"it is the archive of another data directory (generation {there.generation}): name"
+        " another one, restore from this one, or, if that directory is no more, remove"
+        f" {OWNER_KEY} from it"
+    )
+
+
+def not_there(ours: Owner | None) -> NotThere:
+    """To be raised: there is none any more. `ours`: as this directory notes it, if it does."""
+    end = f" to {ours.id}" if ours else ""
+    return NotThere(
+        f"{OWNER_KEY} is not in the archive, where this data directory has had it: is it"
+        " mounted, and named right? To begin another archive there, set"
+        f" data_maintenance.archiver.abandoned{end}"
+    )
 
 
 def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int, abandoned: str = "") -> None:
@@ -94,10 +107,31 @@ def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int, abandoned:
         # Another id: what is given up is so once, and the next empty place is asked about again.
         ours = replace(successor(ours, now_us=now_us), is_settled=UNSET)
     if verdict is Claim.TAKE:
+        ours = _fenced(store, disk, root, ours)
         write_note(disk, root, ours)
         put_owner(store, ours)
     if not ours.is_settled:
         write_note(disk, root, replace(ours, is_settled=True))
+
+
+def _fenced(store: ArchiveStore, disk: Disk, root: str, ours: Owner) -> Owner:
+    """Put the fences there that count once the owner is named: those that the restore noted.
+
+    A directory that is no restored one, in an archive that was taken over before, comes behind all
+    owners that it has had: what it has on its disk counts from its first segment on.
+    """
+    prepared = read_prepared(disk, root)
+    if (prepared.id, prepared.generation) == (ours.id, ours.generation):
+        put_fences(store, prepared)
+        return ours
+    former = newest_fences(store)
+    if former is NO_FENCES:
+        return ours
+    ours = replace(ours, generation=max(ours.generation, former.generation + 1))
+    fences = replace(former, id=ours.id, generation=ours.generation)
+    write_prepared(disk, root, fences)
+    put_fences(store, fences)
+    return ours
 
 
 def put_owner(store: ArchiveStore, owner: Owner) -> None:
@@ -105,9 +139,9 @@ def put_owner(store: ArchiveStore, owner: Owner) -> None:
     store_small(store, OWNER_KEY, encode(replace(owner, is_settled=UNSET)))
 
 
-def successor(there: Owner | None, *, now_us: int) -> Owner:
-    """A directory that takes an archive over."""
-    generation = 1 if there is None else there.generation + 1
+def successor(there: Owner | None, *, now_us: int, former: int = 0) -> Owner:
+    """A directory that takes an archive over. `former`: the last generation it has fences of."""
+    generation = 1 + max(0 if there is None else there.generation, former)
     return Owner(
         id=secrets.token_hex(16),
         generation=generation,

@@ -43,18 +43,24 @@ class ArchiveReads:
         segment = shelf.listing.at_time(timestamp_us)
         if segment is None and shelf.end != asked.end:
             raise self._library.look_again(life, asked.end)
-        if segment is None or segment.start_offset >= asked.end:
-            return None
+        while segment is not None and segment.start_offset < asked.end:
+            offset = self._in_segment(life, segment, timestamp_us)
+            if offset < segment.next_offset or not segment.left_out:
+                return offset if offset < asked.end else None
+            # It is cut, and what is behind does not count.
+            segment = shelf.listing.at_offset(segment.next_offset)
+        return None
+
+    def _in_segment(self, life: LifeKey, segment: Segment, timestamp_us: int) -> int:
+        """Offset of its first message stamped then or later; the end of its log without one."""
         table = self._library.table(life, segment)
         number = table.number_at(timestamp_us)
         while True:
             block = self._library.block(life, segment, table, number)
             offset = block.offset_at_time(timestamp_us)
             if offset < block.next_offset or number + 1 == len(table):
-                break
+                return max(offset, segment.start_offset)
             number += 1
-        offset = max(offset, segment.start_offset)
-        return offset if offset < asked.end else None
 
     def read(self, asked: Asked, offset: int) -> OlderFound | None:
         """See `Older`."""
@@ -95,7 +101,7 @@ class ArchiveReads:
         offset, stop = wanted
         table = self._library.table(life, segment)
         number, block = self._block_with(life, segment, table, offset)
-        stop = min(stop, block.next_offset)
+        stop = min(stop, block.next_offset, segment.next_offset)
         reached, parts = block.select(offset, stop, bytes_max)
         if block.is_far(reached):
             self._library.look_ahead(life, segment, number, AHEAD_BLOCKS)

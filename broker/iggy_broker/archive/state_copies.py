@@ -1,7 +1,8 @@
 """Metadata and stored offsets in the archive: what a restore needs beside segments.
 
-Each is one object that is replaced whole. Metadata are those of the first shard, which has all of
-them; offsets are copied by the shard that owns the partition.
+Each is one object that is replaced whole, of each owner its own: a former one may still copy.
+Metadata are those of the first shard, which has all of them; offsets are copied by the shard that
+owns the partition.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 from iggy_broker.archive.copies import Copies
 from iggy_broker.archive.copying import Copied, store_small
+from iggy_broker.archive.ownership import Ownership
 from iggy_broker.archive.state_objects import StoredOffsets, encode
 from iggy_broker.archive.store import ArchiveStore
 from iggy_broker.clock import Clock
@@ -21,7 +23,7 @@ from iggy_broker.metadata.placement import unpack
 from iggy_broker.metadata.snapshot import encode_snapshot
 from iggy_broker.storage.disk import Disk
 from iggy_broker.storage.partition import ConsumerKey, Partition
-from iggy_wire.archive import METADATA_KEY, Life, kept_metadata_key, offsets_key
+from iggy_wire.archive import Life, kept_metadata_key, metadata_key, offsets_key
 from iggy_wire.primitives import ConsumerKind
 
 NEVER: Final = -1
@@ -37,13 +39,21 @@ class StateCopies:
     """Of one shard."""
 
     def __init__(
-        self, settings: Settings, *, state: Callable[[], State], look: Look, run: Run, clock: Clock
+        self,
+        settings: Settings,
+        *,
+        state: Callable[[], State],
+        look: Look,
+        run: Run,
+        ownership: Ownership,
+        clock: Clock,
     ) -> None:
         """Nothing is copied yet."""
         self._settings = settings
         self._state = state
         self._look = look
         self._run = run
+        self._ownership = ownership
         self._clock = clock
         self._copied_op = NEVER
 
@@ -52,10 +62,9 @@ class StateCopies:
         state = self._state()
         if state.op == self._copied_op:
             return None
-        keys = [METADATA_KEY]
-        if not self._settings.overwrite:
-            keys.append(kept_metadata_key(self._clock.now_us()))
-        copied = await self._run(partial(_store_metadata, state=state, keys=keys))
+        kept = [] if self._settings.overwrite else [kept_metadata_key(self._clock.now_us())]
+        work = partial(_store_metadata, ownership=self._ownership, state=state, kept=kept)
+        copied = await self._run(work)
         self._copied_op = state.op
         return copied
 
@@ -73,7 +82,9 @@ class StateCopies:
         copied = None
         if offsets or copies.has_offsets:
             kept = _stored(packed, copies.life, offsets, self._clock.now_us())
-            work = partial(_store_offsets, key=offsets_key(copies.folder), offsets=kept)
+            key = offsets_key(copies.folder, copies.generation)
+            check = partial(self._ownership.check, owner_id=copies.owner_id)
+            work = partial(_store_offsets, check=check, key=key, offsets=kept)
             copied = await self._run(work)
         copies.offsets_changes, copies.has_offsets = changes, bool(offsets)
         return copied
@@ -100,15 +111,25 @@ def _stored(packed: int, life: Life, offsets: dict[ConsumerKey, int], now_us: in
     )
 
 
-def _store_metadata(store: ArchiveStore, disk: Disk, *, state: State, keys: list[str]) -> Copied:
-    del disk
+def _store_metadata(
+    store: ArchiveStore, disk: Disk, *, ownership: Ownership, state: State, kept: list[str]
+) -> Copied:
     data = encode_snapshot(state)
+    keys = [metadata_key(ownership.now(store, disk).generation), *kept]
     for key in keys:
         store_small(store, key, data)
     return Copied(len(keys), 0)
 
 
-def _store_offsets(store: ArchiveStore, disk: Disk, *, key: str, offsets: StoredOffsets) -> Copied:
+def _store_offsets(
+    store: ArchiveStore,
+    disk: Disk,
+    *,
+    check: Callable[[ArchiveStore], None],
+    key: str,
+    offsets: StoredOffsets,
+) -> Copied:
     del disk
+    check(store)
     store_small(store, key, encode(offsets))
     return Copied(1, 0)

@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from iggy_broker import logs
+from iggy_broker.archive.copying import store_small
+from iggy_broker.archive.fences import newest_fences, put_fences, read_fences, write_prepared
 from iggy_broker.archive.owner import put_owner, read_owner, successor, write_note
 from iggy_broker.archive.places import open_store
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
@@ -29,9 +32,9 @@ from iggy_broker.config import Config, ConfigError, load
 from iggy_broker.errors import Reject
 from iggy_broker.logs import event
 from iggy_broker.metadata.model import State
-from iggy_broker.metadata.snapshot import MetadataDamaged, MetadataNewer
+from iggy_broker.metadata.snapshot import MetadataDamaged, MetadataNewer, encode_snapshot
 from iggy_broker.restore.building import DirectoryInUse, begin, build, finish, is_empty
-from iggy_broker.restore.plan import Plan, Target, make_plan
+from iggy_broker.restore.plan import Plan, Target, era_of, make_plan
 from iggy_broker.restore.report import (
     REPORT_FILE,
     Facts,
@@ -45,6 +48,8 @@ from iggy_broker.restore.survey import REQUESTS_MAX, each, read_metadata, survey
 from iggy_broker.storage.disk import Disk, RealDisk, StorageFailed
 from iggy_broker.storage.explain import explain
 from iggy_broker.storage.lock import DirectoryLock, DirectoryLockedError
+from iggy_wire.archive import METADATA_KEY, metadata_key
+from iggy_wire.archive_fences import Fences
 
 _FAILED: Final = 1
 _USAGE: Final = 2
@@ -81,20 +86,27 @@ def restore(root: str, store: ArchiveStore, wishes: Wishes, *, clock: Clock) -> 
     began_us, now_us = clock.monotonic_us(), clock.now_us()
     if not is_empty(disk, root):
         return None
-    owner = successor(read_owner(store), now_us=now_us)
+    former = read_fences(store)
+    owner = successor(read_owner(store), now_us=now_us, former=_last_generation(store))
+    fences = replace(former, id=owner.id, generation=owner.generation)
     if wishes.take_over:
+        put_fences(store, fences)
         put_owner(store, owner)
-    known = _metadata(store, wishes)
-    held = survey(store, is_all=wishes.is_full or wishes.is_checked)
+    known = _metadata(store, wishes, former)
+    held = survey(store, is_all=wishes.is_full or wishes.is_checked, fences=former)
     if known is None and not held and not wishes.allow_new:
         raise ArchiveError(
             f"nothing is in the archive {wishes.archive}: name the right one with --from, or say"
             " --allow-new to begin with an empty data directory"
         )
     plan = make_plan(known, held, recreate=wishes.recreate, now_us=now_us)
+    fences = fences.with_era(era_of(plan, owner.generation))
+    if wishes.take_over:
+        _begin_there(store, known and plan.state, fences)
     begin(disk, root)
     lines = _build(root, plan, store if wishes.is_full else None)
     if wishes.is_ours:
+        write_prepared(disk, root, fences)
         write_note(disk, root, owner)
     took_ms = (clock.monotonic_us() - began_us) // 1000
     facts = Facts(wishes.archive, wishes.is_ours, wishes.is_full, known is not None, took_ms)
@@ -107,9 +119,24 @@ def restore(root: str, store: ArchiveStore, wishes: Wishes, *, clock: Clock) -> 
     return report
 
 
-def _metadata(store: ArchiveStore, wishes: Wishes) -> State | None:
+def _begin_there(store: ArchiveStore, state: State | None, fences: Fences) -> None:
+    """What the new owner begins with, which the former one may not change any more."""
+    if state is not None and fences.generation > 1:
+        store_small(store, metadata_key(fences.generation), encode_snapshot(state))
+    put_fences(store, fences)
+
+
+def _last_generation(store: ArchiveStore) -> int:
+    """Of those that are known to have written there; 0: nobody has."""
+    if known := newest_fences(store).generation:
+        return known
+    is_used = store.size(METADATA_KEY) is not None or any(store.folders("streams/"))
+    return int(is_used)
+
+
+def _metadata(store: ArchiveStore, wishes: Wishes, fences: Fences) -> State | None:
     try:
-        return read_metadata(store)
+        return read_metadata(store, fences)
     except MetadataNewer:
         raise
     except MetadataDamaged as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import xxhash
 
@@ -10,7 +11,12 @@ from iggy_broker.archive.store import BLOCK_BYTES, ArchiveStore
 from iggy_broker.restore.survey import Held
 from iggy_broker.storage import layout
 from iggy_broker.storage.disk import Disk
+from iggy_broker.storage.scan import HEADER
 from iggy_wire.archive_listing import Segment, Span
+
+_OFFSET: Final = 1  # in HEADER, of the first message
+_LENGTH: Final = 4
+_COUNT: Final = 6
 
 
 def fetch_all(
@@ -50,11 +56,33 @@ def _fetch(disk: Disk, folder: str, segment: Segment, store: ArchiveStore) -> bo
         at = 0
     finally:
         file.close()
-    if at != segment.size_bytes or log_hash.hexdigest() != segment.xxh3:
+    is_right = at == segment.size_bytes and log_hash.hexdigest() == segment.xxh3
+    if is_right and segment.left_out:
+        return _shortened(disk, path, segment)
+    if not is_right:
         disk.remove(path)
         return False
     _fetch_index(disk, folder, segment, store)
     return True
+
+
+def _shortened(disk: Disk, path: str, segment: Segment) -> bool:
+    """Cut off what counts no more, at the border of a batch; without an index, the broker makes
+    one. False: it has no such border, and is not there.
+    """
+    file = disk.open(path)
+    try:
+        offset, at = segment.first_offset, 0
+        while offset < segment.next_offset:
+            header = HEADER.unpack(file.read(HEADER.size, at))
+            offset, at = header[_OFFSET] + header[_COUNT], at + header[_LENGTH]
+        file.truncate(at)
+        file.sync()
+    finally:
+        file.close()
+    if offset != segment.next_offset:
+        disk.remove(path)
+    return offset == segment.next_offset
 
 
 def _fetch_index(disk: Disk, folder: str, segment: Segment, store: ArchiveStore) -> None:

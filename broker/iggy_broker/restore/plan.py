@@ -17,6 +17,8 @@ from iggy_broker.metadata.applied import replace, with_item
 from iggy_broker.metadata.model import Partition, Placed, State, Stream, Topic
 from iggy_broker.metadata.recreate import Found, adopt, with_partition
 from iggy_broker.restore.survey import Held
+from iggy_wire.archive import Life
+from iggy_wire.archive_fences import Era, Fence, name_of
 
 Key = tuple[int, int, int]
 
@@ -66,6 +68,23 @@ def make_plan(known: State | None, held: Iterable[Held], *, recreate: bool, now_
     used = sum(target.held is not None for target in plan.targets) + len(plan.unknown)
     plan.earlier = sum(map(len, by_place.values())) - used
     return plan
+
+
+def era_of(plan: Plan, generation: int) -> Era:
+    """Where the restored directory begins: what others copy from there on does not count."""
+    fences: dict[str, Fence] = {}
+    for one in plan.unknown:  # left alone, and not to grow either
+        place = name_of(one.partition)
+        fences[place] = Fence(
+            one.life.incarnation, one.life.purges, one.next_offset, one.last_timestamp_us
+        )
+    for target in plan.targets:
+        placed, held = target.placed, target.held
+        life = Life(placed.partition.incarnation, placed.partition.purges)
+        end, last_us = (held.next_offset, held.last_timestamp_us) if held else (0, 0)
+        place = name_of((placed.stream_id, placed.topic_id, placed.partition.id))
+        fences[place] = Fence(life.incarnation, life.purges, end, last_us)
+    return Era(generation, plan.state.op, fences)
 
 
 def _of_life(lives: list[Held], partition: Partition) -> Held | None:

@@ -16,14 +16,15 @@ from iggy_broker.archive.store import BLOCK_BYTES, ArchiveError, ArchiveStore, S
 from iggy_broker.metadata.model import State
 from iggy_broker.metadata.snapshot import SNAPSHOT_BYTES_MAX, MetadataDamaged, decode_snapshot
 from iggy_wire.archive import (
-    METADATA_KEY,
     Life,
     Manifest,
     Named,
     manifest_key,
+    metadata_key,
     offsets_key,
     parse_key,
 )
+from iggy_wire.archive_fences import NO_FENCES, Fence, Fences
 from iggy_wire.archive_listing import Listing, Partition, life_of, listing, parse_folder
 from iggy_wire.errors import WireError
 
@@ -63,20 +64,27 @@ class Held:
     problems: tuple[str, ...] = ()
 
 
-def read_metadata(store: ArchiveStore) -> State | None:
-    """Metadata as they were last copied; None: they never were. MetadataDamaged, ArchiveError."""
-    size_bytes = store.size(METADATA_KEY)
-    if size_bytes is None:
-        return None
-    if size_bytes > SNAPSHOT_BYTES_MAX:
-        raise MetadataDamaged(f"{METADATA_KEY} has {size_bytes} bytes: it is none of ours")
-    blocks = range(0, size_bytes, BLOCK_BYTES)
-    data = b"".join(store.read(METADATA_KEY, BLOCK_BYTES, at) for at in blocks)
-    return decode_snapshot(data, METADATA_KEY)
+def read_metadata(store: ArchiveStore, fences: Fences = NO_FENCES) -> State | None:
+    """Metadata as they were last copied, of the last owner that copied any; None: nobody did.
+
+    MetadataDamaged, ArchiveError.
+    """
+    for generation in fences.generations():
+        key = metadata_key(generation)
+        size_bytes = store.size(key)
+        if size_bytes is None:
+            continue
+        if size_bytes > SNAPSHOT_BYTES_MAX:
+            raise MetadataDamaged(f"{key} has {size_bytes} bytes: it is none of ours")
+        blocks = range(0, size_bytes, BLOCK_BYTES)
+        data = b"".join(store.read(key, BLOCK_BYTES, at) for at in blocks)
+        return decode_snapshot(data, key)
+    return None
 
 
-def survey(store: ArchiveStore, *, is_all: bool) -> list[Held]:
-    """What there is of every partition, whatever life. `is_all`: read all manifests.
+def survey(store: ArchiveStore, *, is_all: bool, fences: Fences = NO_FENCES) -> list[Held]:
+    """What there is of every partition, whatever life. `is_all`: read all manifests. `fences`: what
+    counts of that.
 
     ArchiveError: the archive does not say.
     """
@@ -84,7 +92,7 @@ def survey(store: ArchiveStore, *, is_all: bool) -> list[Held]:
         streams = [f"streams/{name}/topics/" for name in store.folders("streams/")]
         topics = _below(threads, store, streams, "partitions/")
         folders = [folder.rstrip("/") for folder in _below(threads, store, topics, "")]
-        held = each(threads, folders, lambda folder: _look(store, folder, is_all=is_all))
+        held = each(threads, folders, lambda folder: _look(store, folder, fences, is_all=is_all))
     return [one for one in held if one is not None]
 
 
@@ -109,30 +117,28 @@ def _below(
     ]
 
 
-def _look(store: ArchiveStore, folder: str, *, is_all: bool) -> Held | None:
-    """One folder; None if there is no manifest in it."""
+def _look(store: ArchiveStore, folder: str, fences: Fences, *, is_all: bool) -> Held | None:
+    """One folder; None if there is no manifest in it that counts."""
     partition = parse_folder(folder)
     if partition is None:
         return None
-    oldest, newest = (list(store.entries(f"{folder}/")),) * 2 if is_all else ends(store, folder)
-    firsts = sorted({named.first_offset for _, named in _manifests(newest)})
-    if not firsts:
-        return None
+    # Behind a fence there may be any number of objects that do not count: nothing is skipped then.
+    is_whole = is_all or bool(fences.eras)
+    oldest, newest = (list(store.entries(f"{folder}/")),) * 2 if is_whole else ends(store, folder)
     problems: list[str] = []
-    manifests: list[Manifest] = []
-    for first in reversed(firsts):
-        if (one := _read(store, folder, first, problems)) is not None:
-            manifests.append(one)
-        if len(manifests) == NEWEST and not is_all:
-            break
+    manifests, reached = _newest(store, folder, newest, fences, problems, is_all=is_all)
     if not manifests:
-        raise ArchiveError(f"{problems[0]}; no manifest there can be read: mend it, or remove it")
-    last = max(manifests, key=lambda manifest: (life_of(manifest), manifest.first_offset))
-    ours = [manifest for manifest in manifests if life_of(manifest) == life_of(last)]
+        if problems:
+            why = "no manifest there can be read: mend it, or remove it"
+            raise ArchiveError(f"{problems[0]}; {why}")
+        return None
+    last = max(manifests, key=lambda one: (life_of(one), one.generation, one.first_offset))
     sizes = {entry.key: entry.size_bytes for entry in newest}
-    found = listing([(folder, one) for one in ours], life_of(last), sizes)
-    problems += [f"{key}: is missing, or too short" for key in found.missing]
-    offsets = _offsets(store, folder, problems)
+    foldered = [(folder, manifest) for manifest in manifests]
+    listed = listing(foldered, life_of(last), sizes, fences=fences)
+    problems += [f"{key}: is missing, or too short" for key in listed.missing]
+    ours = listing(foldered, life_of(last), fences=fences).segments
+    offsets = _offsets(store, folder, fences, problems)
     return Held(
         folder,
         partition,
@@ -141,13 +147,48 @@ def _look(store: ArchiveStore, folder: str, *, is_all: bool) -> Held | None:
         last.topic,
         last.written_at_us,
         min(named.first_offset for _, named in _manifests(oldest)),
-        max(firsts[-1], *(manifest.next_offset for manifest in ours)),
-        max(manifest.last_timestamp_us for manifest in ours),
-        found,
+        max(reached, fences.of_last(partition, life_of(last)), *(one.next_offset for one in ours)),
+        max(one.last_timestamp_us for one in ours),
+        listed,
         is_all,
         offsets if offsets and offsets.life == life_of(last) else None,
         tuple(problems),
     )
+
+
+def _newest(
+    store: ArchiveStore,
+    folder: str,
+    entries: list[Stored],
+    fences: Fences,
+    problems: list[str],
+    *,
+    is_all: bool,
+) -> tuple[list[Manifest], int]:
+    """Manifests that count, the newest of the last owner first, or all of them; and the first
+    offset of the newest segment, also of one whose manifest cannot be read.
+    """
+    partition = parse_folder(folder)
+    assert partition is not None, "as just seen"
+    manifests: list[Manifest] = []
+    reached = 0
+    names = sorted((named.generation, named.first_offset) for _, named in _manifests(entries))
+    for generation, first in reversed(names):
+        known = life_of(manifests[0]) if manifests else None
+        if known and _is_behind(fences.of(partition, known, generation), first):
+            continue
+        if (one := _read(store, folder, (first, generation), problems)) is not None:
+            if _is_behind(fences.of(partition, life_of(one), generation), first):
+                continue
+            manifests.append(one)
+        reached = max(reached, first)
+        if len(manifests) == NEWEST and not is_all:
+            break
+    return manifests, reached
+
+
+def _is_behind(fence: Fence | None, first_offset: int) -> bool:
+    return fence is not None and fence.next_offset <= first_offset
 
 
 def ends(store: ArchiveStore, folder: str) -> tuple[list[Stored], list[Stored]]:
@@ -189,22 +230,31 @@ def _manifests(entries: Iterable[Stored]) -> Iterator[tuple[Stored, Named]]:
             yield entry, named
 
 
-def _read(store: ArchiveStore, folder: str, first: int, problems: list[str]) -> Manifest | None:
+def _read(
+    store: ArchiveStore, folder: str, name: tuple[int, int], problems: list[str]
+) -> Manifest | None:
+    """`name`: first offset and generation."""
+    key = manifest_key(folder, *name)
     try:
-        return read_manifest(store, manifest_key(folder, first))
+        return read_manifest(store, key)
     except WireError as error:
         problems.append(str(error))
     except FileNotFoundError:
-        problems.append(f"{manifest_key(folder, first)}: is gone")
+        problems.append(f"{key}: is gone")
     return None
 
 
-def _offsets(store: ArchiveStore, folder: str, problems: list[str]) -> StoredOffsets | None:
-    key = offsets_key(folder)
-    try:
-        return StoredOffsets.decode(store.read(key, OFFSETS_BYTES_MAX, 0), key)
-    except FileNotFoundError:
-        return None
-    except WireError as error:
-        problems.append(str(error))
-        return None
+def _offsets(
+    store: ArchiveStore, folder: str, fences: Fences, problems: list[str]
+) -> StoredOffsets | None:
+    """Of the last owner that copied any."""
+    for generation in fences.generations():
+        key = offsets_key(folder, generation)
+        try:
+            return StoredOffsets.decode(store.read(key, OFFSETS_BYTES_MAX, 0), key)
+        except FileNotFoundError:
+            continue
+        except WireError as error:
+            problems.append(str(error))
+            return None
+    return None

@@ -61,7 +61,7 @@ def _missing(scenario: Scenario) -> Iterator[object]:
     objects = scenario.archive.objects
     for edge in scenario.broker.edges():
         state = edge.services.replica.state
-        if objects.get(archive.METADATA_KEY) != encode_snapshot(state):
+        if _metadata(objects) != encode_snapshot(state):
             yield "metadata", state.op
         for packed, partition in edge.services.partitions.items():
             place = partition.place
@@ -74,6 +74,13 @@ def _missing(scenario: Scenario) -> Iterator[object]:
             yield from _missing_offsets(objects, life, partition)
 
 
+def _metadata(objects: Mapping[str, bytes]) -> bytes | None:
+    """Those of the last owner that copied any."""
+    keys = [key for key in objects if key.startswith(archive.METADATA_KEY)]
+    last = max(keys, key=lambda key: int(key.partition("-")[2] or 0), default="")
+    return objects.get(last)
+
+
 def _missing_offsets(
     objects: Mapping[str, bytes], life: LifeKey, partition: Partition
 ) -> Iterator[object]:
@@ -82,7 +89,7 @@ def _missing_offsets(
     if not offsets:
         return
     for key, data in objects.items():
-        if key.endswith("/offsets.json"):
+        if "/offsets" in key:
             found = StoredOffsets.decode(data, key)
             whose = found.stream_id, found.topic_id, found.partition_id
             if (*whose, found.incarnation, found.purges) == life:

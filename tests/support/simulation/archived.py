@@ -93,7 +93,7 @@ class ArchiveOracle:
         named = archive.parse_key(key)
         if named is None:
             raise ViolationError(f"{key} is no name of the archive's")
-        manifest_key = archive.manifest_key(named.folder, named.first_offset)
+        manifest_key = archive.manifest_key(named.folder, named.first_offset, named.generation)
         if named.kind == "json":
             self._oracle.count("archive: manifests")
             self._take(manifest_key)
