@@ -55,6 +55,7 @@ class JobMetrics(Figures):
             "mirror_failures", "Times that the broker could not be told how far the job is."
         )
         self._write_s = self.histogram("write_seconds", "Time of a batch in the target.")
+        self.started(())
 
     @contextmanager
     def writing(self) -> Iterator[None]:
