@@ -28,6 +28,7 @@ from apache_iggy import (
 from archive_content import objects_of, payloads_of
 from broker_process import PASSWORD, USERNAME, BrokerProcess
 from iggy_broker.archive.bucket import BucketPlace, BucketStore
+from iggy_broker.archive.fences import read_fences
 from iggy_broker.archive.folder import FolderStore
 from iggy_broker.archive.state_objects import StoredOffsets
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
@@ -105,7 +106,7 @@ def had(store: ArchiveStore) -> dict[tuple[int, int], bytes]:
 def has(store: ArchiveStore, sent: dict[tuple[int, int], bytes]) -> bool:
     """Whether its manifests say so; it changes meanwhile."""
     try:
-        held = survey(store, is_all=True)
+        held = survey(store, is_all=True, fences=read_fences(store))
     except ArchiveError:
         return False
     spans = {
@@ -119,10 +120,14 @@ def has(store: ArchiveStore, sent: dict[tuple[int, int], bytes]) -> bool:
 
 def stored(store: ArchiveStore, partition: int) -> int:
     """The reader's offset in the archive; -1: none."""
-    key = offsets_key(f"streams/0/topics/0/partitions/{partition}")
-    try:
-        found = StoredOffsets.decode(store.read(key, 1 << 20, 0), key)
-    except FileNotFoundError:
+    for generation in read_fences(store).generations():
+        key = offsets_key(f"streams/0/topics/0/partitions/{partition}", generation)
+        try:
+            found = StoredOffsets.decode(store.read(key, 1 << 20, 0), key)
+            break
+        except FileNotFoundError:
+            continue
+    else:
         return -1
     return found.consumers.get(READER.id.value, -1)  # type: ignore[arg-type]
 
