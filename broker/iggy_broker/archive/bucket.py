@@ -147,6 +147,8 @@ class BucketStore:
             except ClientError as error:
                 if _code(error) in _GONE:
                     return None
+                # An answer to HEAD has no body, and so does not say why; one to GET does.
+                self._client.get_object(**self._object(key), Range="bytes=0-0")["Body"].close()
                 raise
 
     def entries(self, prefix: str, *, after: str = "") -> Iterator[Stored]:
