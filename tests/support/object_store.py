@@ -23,6 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from server_certificates import server_secret
 
 ACCESS_KEY = "tests"
+NEXT_ACCESS_KEY = "tests-next"  # of the same user, with the same secret
 SECRET_KEY = "secret-of-the-store"
 REGION = "us-east-1"
 START_S = 60.0
@@ -125,8 +126,10 @@ class ObjectStore:
         data = self.folder / "data"
         data.mkdir(parents=True, exist_ok=True)
         identities = self.folder / "identities.json"
-        keys = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
-        user = {"name": "tests", "credentials": [keys], "actions": _ADMIN}
+        keys = [
+            {"accessKey": name, "secretKey": SECRET_KEY} for name in (ACCESS_KEY, NEXT_ACCESS_KEY)
+        ]
+        user = {"name": "tests", "credentials": keys, "actions": _ADMIN}
         identities.write_text(json.dumps({"identities": [user]}))
         ports = _free_ports(self.host, count=10)
         self.port = self.port or ports[7]
