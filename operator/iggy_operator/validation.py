@@ -46,7 +46,8 @@ PATTERN_FIXES: Final = {
     "and port, such as iggy.example:8090",
     "^[-._a-zA-Z0-9]+$": "must be a name in a Secret, of letters, digits, dashes, dots and "
     "underscores",
-    "^jdbc:postgresql:": "must begin with jdbc:postgresql:, such as jdbc:postgresql://host:5432/name",
+    "^jdbc:[a-z0-9]+:": "must begin with jdbc and the kind of database, such as "
+    "jdbc:postgresql://host:5432/name",
     "^https?://[^/@?#]+([/?#].*)?$": "must be an http:// or https:// address without credentials",
     "^https?://[^/@]+/?$": "must be an address without login and path, such as http://minio:9000",
     "^mongodb(\\+srv)?://[^@]+$": "must be mongodb://host:port without credentials; "

@@ -14,6 +14,7 @@ from iggy_spark import s3
 
 FOLDER_COLUMNS_MAX = 8  # of partitionBy
 KEY_COLUMNS_MAX = 16
+BATCH_ROWS_MAX = 100_000  # of one call to a database
 REDRIVE_WORDS_MAX = 32  # error classes, or stages, of one request
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
@@ -92,13 +93,17 @@ class Delta(Part, frozen=True):
 
 
 class Jdbc(Verified, frozen=True, kw_only=True):
-    """Block of type Jdbc. Files of the login: username, password."""
+    """Block of type Jdbc. Files of the login: username, password. `driver` and `batch_size` are for
+    other databases than PostgreSQL.
+    """
 
     url: Annotated[str, msgspec.Meta(pattern="^jdbc:[a-z0-9]+:", max_length=1024)]
     table: Name
     create_table: bool = True
     mode: Literal["Append", "Upsert"] = "Append"
     key_columns: Keys = []
+    driver: Name | None = None
+    batch_size: Annotated[int, msgspec.Meta(ge=1, le=BATCH_ROWS_MAX)] | None = None
 
 
 class Elasticsearch(Verified, frozen=True, kw_only=True):

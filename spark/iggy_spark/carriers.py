@@ -1,7 +1,7 @@
-"""The two ways in which a batch gets from the topic into a target.
+"""The ways in which a batch gets from the topic into a target.
 
-Either the sink's own tasks write, and what comes to the driver is what they did; or a user's
-program gets the messages as a frame.
+Either the sink's own tasks write, and what comes to the driver is what they did; or messages become
+a frame, which a user's program gets, or Spark's own writer.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from iggy_spark import sink_source
 from iggy_spark.job_config import JobConfig
 from iggy_spark.sinks.base import Sink, Spans, Written
 from iggy_spark.sinks.custom import CustomSink
+from iggy_spark.sinks.spark_jdbc import SparkJdbcSink
 from iggy_spark.source import IggyDataSource
 
 
@@ -84,6 +85,28 @@ class Program:
         """The program has done all."""
 
 
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Spark's own writer."""
+
+    config: JobConfig
+    sink: SparkJdbcSink
+
+    def read(self, spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
+        """The columns that the sink makes its rows of."""
+        self.sink.look(spark)
+        spark.dataSource.register(IggyDataSource)
+        options = {**given, **payload_options(self.config), "columns": self.sink.source_columns}
+        return spark.readStream.format(IggyDataSource.name()).options(**options).load()
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Rows pass through Java; nobody counts them but Spark."""
+        self.sink.process(frame)
+
+    def commit(self, results: Sequence[Written]) -> None:
+        """Spark has committed each partition's rows."""
+
+
 def carrier(
     config: JobConfig,
     sink: Sink,
@@ -96,6 +119,8 @@ def carrier(
     """The way of a sink."""
     if isinstance(sink, CustomSink):
         return Program(config, sink)
+    if isinstance(sink, SparkJdbcSink):
+        return Writer(config, sink)
     return Tasks(config, sink, covered, mark, letters, away)
 
 

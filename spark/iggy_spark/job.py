@@ -164,7 +164,7 @@ class Job:
             cores=driver.cores,
             memory=driver.memory,
             logs=run.checkpoint.logs,
-            conf=self._config.sink.spark.conf,
+            conf=self._config.sink.spark.properties,
         ) as spark:
             self._stop.install()
             if not self._stop.asked:

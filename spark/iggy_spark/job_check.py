@@ -1,19 +1,21 @@
 """A look at a sink before or while its job runs: `check` and `explain-offsets` of `sink_job`. What
 they say of a source is in `source_check`.
 
-Starts no Spark, joins no group, stores no offset and writes no message.
+Joins no group, stores no offset and writes no message; starts Spark for a target that only Java
+reaches, and else none.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from iggy_spark import connections, job_config, job_file, job_starts, options
 from iggy_spark.checkpoint import check_lives
@@ -25,9 +27,12 @@ from iggy_spark.job_starts import Start
 from iggy_spark.offsets import TopicState
 from iggy_spark.retry import Retry
 from iggy_spark.sinks import registry
-from iggy_spark.sinks.base import Spans, Telling
+from iggy_spark.sinks.base import InJava, Spans, Telling
 from iggy_spark.source_check import SourceInspection
 from iggy_spark.source_config import SourceConfig
+
+if TYPE_CHECKING:
+    from iggy_spark.job import RunSpark
 
 CONTACT_S: Final = 10.0  # for broker and target to be there: somebody waits for the answer
 
@@ -68,13 +73,20 @@ class Found:
 class Inspection:
     """Looks for one job."""
 
-    def __init__(self, config: JobConfig, environ: Mapping[str, str]) -> None:
-        """Checks the configuration, and asks nobody yet.
+    def __init__(
+        self,
+        config: JobConfig,
+        environ: Mapping[str, str],
+        *,
+        running: RunSpark | None = None,
+    ) -> None:
+        """Checks the configuration, and asks nobody yet. `running` makes Spark where it is needed.
 
         Raises:
             OptionError: it is wrong.
         """
         self.config = config
+        self._running = running
         raw = job_config.reader_options(config, environ)
         reach = replace(options.parse(raw, mode="stream"), retry_timeout_ms=int(CONTACT_S * 1000))
         self._connection = Connection(reach)
@@ -95,6 +107,30 @@ class Inspection:
         known = CheckpointView(self.config).incarnations()
         check_lives(known, str(found.incarnation), restart=restart)
         return found
+
+    def check_target(self) -> None:
+        """The sink's own check, and the look that it has when Spark runs.
+
+        Raises:
+            IggySparkError: why not, as for the job.
+        """
+        self.sink.check()
+        if not isinstance(self.sink, InJava):
+            return
+        from iggy_spark import session  # the only step that takes long to import
+
+        running, settings = self._running or session.running, self.config.sink.spark
+        with (
+            tempfile.TemporaryDirectory(prefix="iggy-check-") as logs,
+            running(
+                f"iggy-check-{self.config.name}",
+                cores=1,
+                memory=settings.driver.memory,
+                logs=Path(logs),
+                conf=settings.properties,
+            ) as spark,
+        ):
+            self.sink.look(spark)
 
     def positions(self, found: TopicState) -> Found:
         """All positions side by side.
@@ -211,7 +247,7 @@ def _steps(inspection: Inspection) -> Iterator[tuple[str, str, dict[str, Any]]]:
     count = len(topic.ends)
     text = f"{topic.name}, incarnation {topic.incarnation}, {count} partitions"
     yield "broker", text, life | {"partitions": count}
-    inspection.sink.check()
+    inspection.check_target()
     yield "target", "can be written", {"target": "can be written"}
     found = inspection.positions(topic)
     yield "group", f"{config.name}, lag {found.lag}", {"lag": found.lag}

@@ -78,10 +78,16 @@ class Spark(Part, frozen=True):
     image: Any = None
     service_account_name: Any = None
     executor: Any = None
-    packages: Any = None
+    packages: Annotated[list[str], msgspec.Meta(max_length=64)] = []  # noqa: RUF012
     py_files: Any = None
     env: Any = None
     pod_template: Any = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All that is said to Spark itself."""
+        packages = {"spark.jars.packages": ",".join(self.packages)} if self.packages else {}
+        return {**packages, **self.conf}
 
 
 class Spec(Part, frozen=True, kw_only=True):

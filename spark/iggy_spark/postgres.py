@@ -79,7 +79,7 @@ def parse_url(url: str, words: Words) -> Address:
     """
     field, scheme = f"{words.block}.url", words.scheme
     if not url.startswith(scheme):
-        raise OptionError(f"{field}: only postgresql in this version: {scheme}//…")
+        raise OptionError(f"{field}: write it like {scheme}//host:5432/database")
     found = _ADDRESS.fullmatch(url.removeprefix(scheme))
     hosts = found["hosts"].split(",") if found else []
     if any("@" in host for host in hosts):

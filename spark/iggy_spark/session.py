@@ -35,9 +35,10 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 1
 """
 
-# No row passes through Java in a sink job: it must start fast more than it must run fast. The quick
-# compiler alone nearly halves the CPU time of a start (measured: 16 s → 9 s).
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Hardly a row passes through Java in a sink job: it must start fast more than it must run fast. The
+# quick compiler alone nearly halves the CPU time of a start (measured: 16 s → 9 s). Where rows do
+# pass, into databases by JDBC, their times are written in Java's own zone: it must be everybody's.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Environment variable that spark-submit gives the program: how to reach its JVM."""

@@ -151,7 +151,7 @@ class SourceJob:
             cores=driver.cores,
             memory=driver.memory,
             logs=run.checkpoint.logs,
-            conf=self._config.source.spark.conf,
+            conf=self._config.source.spark.properties,
         ) as spark:
             self._stop.install()
             if not self._stop.asked:

@@ -56,15 +56,18 @@ def test_a_job_gets_absolute_paths_defaults_and_no_launcher_fields(tmp_path: Pat
 
 
 def test_what_is_for_a_cluster_alone_is_told(tmp_path: Path) -> None:
-    spark = "spark: {packages: ['a:b:1'], env: [{name: A, value: b}], conf: {x: y}}"
+    spark = (
+        "spark: {packages: ['a:b:1'], pyFiles: [a.py], env: [{name: A, value: b}], conf: {x: y}}"
+    )
 
     made = plan(tmp_path, STREAM, topic(f"{LAKE[:-1] % ('lake', 'volume: {}')}, {spark}}}"))
 
     assert [note for note in made.notes if "spark." in note] == [
         f"sink orders.lake: spark.{name} is for a cluster, and left out here"
-        for name in ("packages", "env")
+        for name in ("pyFiles", "env")
     ]
-    assert made.jobs[0].job["sink"]["spark"]["conf"] == {"x": "y"}
+    given = made.jobs[0].job["sink"]["spark"]
+    assert (given["conf"], given["packages"]) == ({"x": "y"}, ["a:b:1"])
 
 
 def test_object_stores_are_reached_with_the_secrets_of_the_files(tmp_path: Path) -> None:

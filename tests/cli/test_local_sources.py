@@ -112,10 +112,10 @@ def test_a_source_of_its_own_joins_its_topic(tmp_path: Path) -> None:
 
 
 def test_what_is_for_a_cluster_alone_is_told(tmp_path: Path) -> None:
-    found = plan(tmp_path, STREAM, topic(MADE % (1, "packages: ['a:b:1']")))
+    found = plan(tmp_path, STREAM, topic(MADE % (1, "pyFiles: ['a.py']")))
 
     (note,) = found.notes
-    assert note == "source orders.made: spark.packages is for a cluster, and left out here"
+    assert note == "source orders.made: spark.pyFiles is for a cluster, and left out here"
 
 
 @pytest.mark.parametrize(

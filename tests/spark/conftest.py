@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import mariadb
 from archived_shop import ArchivedShop, running_shop
 from broker_process import PASSWORD, USERNAME, BrokerProcess, running_broker
 from iggy_client import Client
@@ -62,7 +63,8 @@ def client(broker: BrokerProcess) -> Iterator[Client]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logs = tmp_path_factory.mktemp("spark-logs")
-    with session.running("tests", cores=2, memory="1g", logs=logs, conf={}) as running:
+    conf = mariadb.driver_settings()
+    with session.running("tests", cores=2, memory="1g", logs=logs, conf=conf) as running:
         yield running
 
 

@@ -353,7 +353,7 @@ def test_a_view_is_no_table(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("block", "told"),
     [
-        ({"url": "jdbc:mysql://h/d"}, r"jdbc\.url: only postgresql in this version"),
+        ({"url": "jdbc:mysql://h/d"}, r"jdbc\.url: write it like"),
         ({"url": "jdbc:postgresql:shop"}, r"jdbc\.url: write it like"),
         ({"url": "jdbc:postgresql://u:hidden@h/d"}, "a login stands in the URL"),
         ({"url": "jdbc:postgresql://h/d?password=hidden"}, "password stands in the URL"),

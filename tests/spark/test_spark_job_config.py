@@ -51,6 +51,15 @@ def load(folder: Path, value: object) -> job_config.JobConfig:
     return job_config.load(path)
 
 
+def test_what_is_said_to_spark(tmp_path: Path) -> None:
+    spark = {"packages": ["a:b:1", "c:d:2"], "conf": {"spark.x": "y"}}
+
+    config = load(tmp_path, job(sink__spark=spark))
+
+    assert config.sink.spark.properties == {"spark.jars.packages": "a:b:1,c:d:2", "spark.x": "y"}
+    assert load(tmp_path, job()).sink.spark.properties == {}
+
+
 def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
     config = load(tmp_path, job())
 

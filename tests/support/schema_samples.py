@@ -19,7 +19,7 @@ _FITTING: Final = {
     "^(never|([0-9]+(ms|s|m|h|d|w))+)$": "7d",
     "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "some-name",
     "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": "some.name",
-    "^jdbc:postgresql:": "jdbc:postgresql://pg:5432/shop",
+    "^jdbc:[a-z0-9]+:": "jdbc:postgresql://pg:5432/shop",
     "^https?://[^/@?#]+([/?#].*)?$": "https://example.com/some/path",
     "^https?://[^/@]+/?$": "http://s3:8333",
     "^mongodb(\\+srv)?://[^@]+$": "mongodb://mongo:27017",

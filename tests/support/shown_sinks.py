@@ -11,9 +11,11 @@ from launcher_cases import job_of
 from page_samples import blocks
 
 
-def shown(page: str, folder: Path) -> dict[str, Any]:
-    """The job's file of the only sink of `docs/sinks/<page>.md`; `folder` is for its document."""
-    (sample,) = (one for one in blocks() if one.place.startswith(f"docs/sinks/{page}.md"))
+def shown(page: str, folder: Path, *, number: int = 0) -> dict[str, Any]:
+    """The job's file of a sink of `docs/sinks/<page>.md`, by the number of its sample; `folder` is
+    for its document.
+    """
+    sample = [one for one in blocks() if one.place.startswith(f"docs/sinks/{page}.md")][number]
     file = folder / "sample.yaml"
     file.write_text(sample.text)
     (topic,) = load([file]).topics

@@ -86,7 +86,11 @@ def _spark_fields(spark: Mapping[str, Any]) -> dict[str, Any]:
     driver, executor = spark["driver"], spark["executor"]
     wanted = max(CORES_MIN, driver["cores"], executor["cores"] * executor["instances"])
     cores = min(wanted, os.cpu_count() or CORES_MIN, CORES_MAX)
-    return {"driver": {"cores": cores, "memory": driver["memory"]}, "conf": spark.get("conf", {})}
+    return {
+        "driver": {"cores": cores, "memory": driver["memory"]},
+        "conf": spark.get("conf", {}),
+        **({"packages": spark["packages"]} if "packages" in spark else {}),
+    }
 
 
 def path_of(connector: Connector, folders: Folders) -> str:

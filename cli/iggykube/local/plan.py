@@ -151,7 +151,7 @@ def _broker_environment(resources: Resources, folders: Folders) -> dict[str, str
     return environment
 
 
-_CLUSTER_ONLY: Final = ("packages", "pyFiles", "env")  # of `spark`: what somebody might rely on
+_CLUSTER_ONLY: Final = ("pyFiles", "env")  # of `spark`: what somebody might rely on
 
 
 def _notes(resources: Resources) -> Iterator[str]:

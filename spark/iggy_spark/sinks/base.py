@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from iggy_spark.messages import Messages
 from iggy_spark.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Spans = tuple[tuple[int, int], ...]  # runs of offsets, first included, end excluded, in order
 
@@ -140,6 +143,18 @@ class Telling(Protocol):
 
         Raises:
             SinkError, OptionError: as `prepare`.
+        """
+
+
+@runtime_checkable
+class InJava(Protocol):
+    """A sink whose target Spark's Java alone reaches."""
+
+    def look(self, spark: SparkSession) -> None:
+        """The rest of `check`, as soon as there is a Spark.
+
+        Raises:
+            SinkError, OptionError: as `check`.
         """
 
 

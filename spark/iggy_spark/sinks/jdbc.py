@@ -62,8 +62,11 @@ class JdbcSink:
         """`fields` are the table's columns, `name` is the sink's. Connects to nothing yet.
 
         Raises:
-            OptionError: another database, or settings that do not fit each other.
+            OptionError: settings do not fit each other.
         """
+        for field, value in (("driver", settings.driver), ("batchSize", settings.batch_size)):
+            if value is not None:
+                raise OptionError(f"jdbc.{field}: goes with other databases than PostgreSQL")
         self._database = Database(settings.url, settings, WORDS)
         self._table = parse_name(settings.table)
         self._keys = tuple(settings.key_columns)

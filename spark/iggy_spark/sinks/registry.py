@@ -14,6 +14,7 @@ from iggy_spark.job_config import JobConfig
 from iggy_spark.payload import unrepeatable
 from iggy_spark.retry import Retry
 from iggy_spark.sinks.base import Sink
+from iggy_spark.sinks.jdbc_drivers import POSTGRES
 from iggy_spark.sinks.rows import table_fields
 
 
@@ -92,9 +93,13 @@ def _table(config: JobConfig, retry: Retry) -> Sink:
         from iggy_spark.sinks.delta import DeltaSink
 
         return DeltaSink(sink.delta, fields, name=config.name, retry=retry)
+    assert sink.jdbc is not None, "checked with the configuration"
+    if not sink.jdbc.url.startswith(POSTGRES):
+        from iggy_spark.sinks.spark_jdbc import SparkJdbcSink
+
+        return SparkJdbcSink(sink.jdbc, config, retry=retry)
     from iggy_spark.sinks.jdbc import JdbcSink
 
-    assert sink.jdbc is not None, "checked with the configuration"
     return JdbcSink(sink.jdbc, fields, name=config.name, retry=retry)
 
 
