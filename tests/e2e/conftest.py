@@ -189,10 +189,12 @@ def operator(
 ) -> Iterator[Operator]:
     """An operator for this module alone, which watches one namespace, `operator.work`.
 
-    OPERATOR_VALUES of the module are values of its chart.
+    OPERATOR_VALUES of the module are values of its chart, NAMESPACE_CHARACTERS how long the name
+    of `work` is.
     """
     values = getattr(request.module, "OPERATOR_VALUES", {})
-    with e2e_operator.installed(helm, module_namespace, values) as found:
+    characters = getattr(request.module, "NAMESPACE_CHARACTERS", 0)
+    with e2e_operator.installed(helm, module_namespace, values, characters=characters) as found:
         yield found
         if request.node.stash.get(FAILED, False):
             module_namespace.write()

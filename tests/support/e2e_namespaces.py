@@ -28,9 +28,11 @@ class Namespaces:
         self._is_written = False
         shutil.rmtree(self.findings, ignore_errors=True)  # those of an earlier run
 
-    def __call__(self, *, restricted: bool = False) -> Kubectl:
-        """One more; `restricted` lets only pods of that profile in."""
-        name = _name(self._module)
+    def __call__(self, *, restricted: bool = False, characters: int = 0) -> Kubectl:
+        """One more; `restricted` lets only pods of that profile in; a name of fewer `characters`
+        is filled up.
+        """
+        name = _name(self._module).ljust(characters, "0")
         level = "restricted" if restricted else "privileged"
         labels = {"pod-security.kubernetes.io/enforce": level, "iggykube.dev/e2e": "test"}
         self._cluster.apply(_namespace(name, labels))

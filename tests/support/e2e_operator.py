@@ -95,10 +95,17 @@ class Operator:
 
 @contextmanager
 def installed(
-    helm: Helm, namespaces: Namespaces, values: Mapping[str, Any] | None = None
+    helm: Helm,
+    namespaces: Namespaces,
+    values: Mapping[str, Any] | None = None,
+    *,
+    characters: int = 0,
 ) -> Iterator[Operator]:
-    """One that watches a namespace of its own and no other: several can be side by side."""
-    work = namespaces(restricted=True)
+    """One that watches a namespace of its own and no other: several can be side by side.
+
+    `characters`: how many the name of that namespace has, if that is more than by itself.
+    """
+    work = namespaces(restricted=True, characters=characters)
     watch = {"all": False, "namespaces": [work.namespace]}
     yield from _installed(helm, namespaces, work, {"watch": watch, **(values or {})})
 
