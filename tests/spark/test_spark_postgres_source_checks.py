@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from iggy_spark.errors import IggySparkError, OptionError, SinkError
+from iggy_spark.retry import Retry
+from iggy_spark.sources.postgres_link import Link
 from postgres import PASSWORD, Postgres, running_postgres
-from postgres_sources import Shop, shop_in
+from postgres_sources import QUICK, Shop, shop_in
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +169,13 @@ def test_a_cursor_without_an_index_is_warned_of(
     source.check()
 
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_a_server_may_have_the_name_of_a_scheme(shop: Shop, scheme: str) -> None:
+    block = shop.block(url=f"{scheme}://postgres:5432/shop")
+
+    assert str(Link(block, Retry(QUICK))) == "postgres:5432/shop"
 
 
 def test_a_wrong_password_and_a_missing_database(shop: Shop, tmp_path: Path) -> None:

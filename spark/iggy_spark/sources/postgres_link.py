@@ -17,6 +17,7 @@ from iggy_spark.source_blocks import Postgres
 T = TypeVar("T")
 
 SCHEME: Final = "postgresql:"
+SHORT_SCHEME: Final = "postgres:"
 WORDS: Final = Words("postgres", SCHEME, "tables")
 LOCK_S: Final = 30
 STATEMENT_S: Final = 3600  # of one statement: a batch, from the first row to the last
@@ -71,7 +72,9 @@ class Link:
         Raises:
             OptionError: the URL is wrong, or does not fit the authority.
         """
-        url = block.url.replace("postgres:", SCHEME, 1)
+        url = block.url
+        if url.startswith(SHORT_SCHEME):  # and not anywhere else: servers have that name, too
+            url = SCHEME + url.removeprefix(SHORT_SCHEME)
         self.database = Database(url, block, WORDS)
         self._retry = retry
         self._open: Connection | None = None
