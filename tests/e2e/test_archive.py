@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -10,6 +9,7 @@ from itertools import count
 import pytest
 
 import e2e_store
+from e2e_archive import LATE_S, figures
 from e2e_broker import (
     BROKER,
     CLAIM,
@@ -27,9 +27,6 @@ from e2e_kubectl import Document, Kubectl
 from e2e_operator import Operator
 from e2e_producer import Batch, Login, Place, Producer, producing
 from e2e_watch import condition
-from iggy_operator.desired.transports import MONITORING_PORT
-from iggy_operator.figures import PREFIX, ArchiveFigures, archive_figures
-from iggy_operator.program.broker_metrics import read_metrics
 from object_store import ObjectStore
 from waiting import eventually, wait_until
 
@@ -44,8 +41,6 @@ BEFORE, AFTER = (
 )  # messages that are acknowledged and archived before the loss, and behind
 ROWS = 10
 PAUSE_S = 0.02  # between batches: the load is steady, and not all that the machine can do
-LATE_S = 3.0
-"""The figures of a shard are those of its last look, and the shard publishes them a while later."""
 BACK_S, TOLD_S = 180.0, 120.0
 
 Note = Callable[[str], None]
@@ -157,12 +152,6 @@ def test_a_store_that_is_gone_is_told_and_holds_nobody_up(
     status = work.get("igb", BROKER)["status"]["archive"]
     assert status["failures"] > 0
     assert "lastArchiveTime" in status
-
-
-def figures(pod: Document) -> ArchiveFigures:
-    """What the broker itself says of its archive."""
-    address = f"{pod['status']['podIP']}:{MONITORING_PORT}"
-    return archive_figures(asyncio.run(read_metrics(address, PREFIX)))
 
 
 def health(kubectl: Kubectl, wanted: str) -> tuple[str, str]:

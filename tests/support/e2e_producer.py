@@ -1,4 +1,4 @@
-"""A producer on the released client `apache-iggy` that remembers what it was told."""
+"""A producer on the released client `apache-iggy` that remembers what it was told, and a reader."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from datetime import timedelta
 
 from apache_iggy import (
     AutoLogin,
+    Consumer,
     IggyClient,
     Partitioning,
+    PollingStrategy,
     SendMessage,
     TcpConfig,
     TcpReconnectionConfig,
@@ -23,6 +25,7 @@ from apache_iggy import (
 from e2e_kubectl import Kubectl
 
 RETRY_S = 0.1
+READ_AT_ONCE = 1000
 HEARTBEAT = timedelta(seconds=1)
 
 Place = tuple[int, int]  # partition and offset
@@ -129,6 +132,32 @@ class Producer:
         """A message is acknowledged."""
         assert at not in self.acknowledged, f"{at} was given to two messages"
         self.acknowledged[at] = payload
+
+
+def official_read(login: Login, stream: str, topic: str, partitions: int) -> dict[Place, bytes]:
+    """All that a topic holds, as the released client reads it."""
+
+    async def run() -> dict[Place, bytes]:
+        client = IggyClient(TcpConfig(server_address=login.address))
+        await client.connect()
+        await client.login_user(login.username, login.password)
+        found: dict[Place, bytes] = {}
+        for partition in range(partitions):
+            first = 0
+            while polled := await client.poll_messages(
+                stream,
+                topic,
+                consumer=Consumer.Single("reader"),
+                polling_strategy=PollingStrategy.Offset(first),
+                count=READ_AT_ONCE,
+                auto_commit=False,
+                partition_id=partition,
+            ):
+                found |= {(partition, one.offset()): one.payload() for one in polled}
+                first = polled[-1].offset() + 1
+        return found
+
+    return asyncio.run(run())
 
 
 @contextmanager
