@@ -7,13 +7,20 @@ goes on with what disk and store have then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from cleaned_topic import CleanedTopic
 from iggy_broker.archive.archiver import Archiver
-from iggy_broker.archive.store import ArchiveError, ArchiveStore, ReadAt, Stored, digest
+from iggy_broker.archive.store import (
+    ArchiveError,
+    ArchiveStore,
+    ReadAt,
+    Stored,
+    digest,
+    put_into,
+)
 from iggy_broker.cleaner import Cleaner
 from iggy_broker.metadata.options import node_settings
 from iggy_broker.metrics import Counters
@@ -78,6 +85,9 @@ class MemoryStore:
         if self.flips and key.endswith(self.flips):
             return bytes([data[0] ^ 1]) + data[1:]
         return data
+
+    def read_into(self, key: str, memory: Sequence[memoryview], position: int) -> int:
+        return put_into(memory, self.read(key, sum(map(len, memory)), position))
 
     def size(self, key: str) -> int | None:
         self._step()

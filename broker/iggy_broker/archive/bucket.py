@@ -6,12 +6,12 @@ every store takes it: every object is read back and compared instead, by whoever
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from iggy_broker.archive.store import ArchiveError, ReadAt, Stored
+from iggy_broker.archive.store import ArchiveError, ReadAt, Stored, put_into
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -59,7 +59,7 @@ class BucketStore:
         self._place = place
         with self._trouble("cannot be used"):
             self._client = _client(place)
-        from iggy_broker.archive.signed_reads import SignedReads  # its library comes with S3's
+        from iggy_broker.archive.signed_reads import SignedReads  # not every archive is a bucket
 
         self._signed = SignedReads(self._sign, connect_s=CONNECT_S, read_s=READ_S)
 
@@ -116,15 +116,20 @@ class BucketStore:
 
     def read(self, key: str, size_bytes: int, position: int) -> bytes:
         """Ask for a stretch."""
+        if size_bytes >= SIGNED_BYTES_MIN:
+            with self._trouble(f"does not give {key}"):
+                found = self._signed.read(key, size_bytes, position)
+            if found is not None:
+                return found
+        return self._ask(key, size_bytes, position)
+
+    def _ask(self, key: str, size_bytes: int, position: int) -> bytes:
+        """By the S3 library."""
         from botocore.exceptions import ClientError
 
         if not size_bytes:
             return b""
         with self._trouble(f"does not give {key}"):
-            if size_bytes >= SIGNED_BYTES_MIN:
-                found = self._signed.read(key, size_bytes, position)
-                if found is not None:
-                    return found
             try:
                 wanted = f"bytes={position}-{position + size_bytes - 1}"
                 answer = self._client.get_object(**self._object(key), Range=wanted)
@@ -136,6 +141,16 @@ class BucketStore:
                     return b""
                 raise
         return data
+
+    def read_into(self, key: str, memory: Sequence[memoryview], position: int) -> int:
+        """Ask for a stretch, straight into memory if it is long."""
+        size_bytes = sum(map(len, memory))
+        if size_bytes >= SIGNED_BYTES_MIN:
+            with self._trouble(f"does not give {key}"):
+                filled = self._signed.read_into(key, memory, position)
+            if filled is not None:
+                return filled
+        return put_into(memory, self._ask(key, size_bytes, position))
 
     def size(self, key: str) -> int | None:
         """Ask for its length."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -46,6 +46,12 @@ class ArchiveStore(Protocol):
         FileNotFoundError: there is no such object.
         """
 
+    def read_into(self, key: str, memory: Sequence[memoryview], position: int) -> int:
+        """Fill memory, in order, with bytes from `position` on: how many; fewer only at the end.
+
+        FileNotFoundError: there is no such object.
+        """
+
     def size(self, key: str) -> int | None:
         """Length of an object; None if there is none."""
 
@@ -62,6 +68,16 @@ class ArchiveStore(Protocol):
 def put_bytes(store: ArchiveStore, key: str, data: bytes) -> None:
     """Store a small object."""
     store.put(key, lambda size_bytes, position: data[position : position + size_bytes], len(data))
+
+
+def put_into(memory: Sequence[memoryview], data: bytes) -> int:
+    """Fill memory, in order, which has room for all of `data`: how many bytes that are."""
+    position = 0
+    for piece in memory:
+        part = data[position : position + len(piece)]
+        piece[: len(part)] = part
+        position += len(part)
+    return position
 
 
 def digest(read: ReadAt, size_bytes: int) -> str:

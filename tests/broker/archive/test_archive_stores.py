@@ -36,6 +36,10 @@ def test_what_was_put_is_read(store: ArchiveStore, data: bytes) -> None:
     assert store.size(KEY) == len(data)
     assert store.read(KEY, 3, len(data) - 1) == data[-1:]
     assert store.read(KEY, 3, len(data)) == b""
+    memory = memoryview(bytearray(len(data) + 1))
+    assert store.read_into(KEY, [memory[:1], memory[1:]], 0) == len(data)
+    assert memory[:-1] == data
+    assert store.read_into(KEY, [memory], len(data)) == 0
     expected = digest(lambda size, at: data[at : at + size], len(data))
     assert digest(lambda size, at: store.read(KEY, size, at), len(data)) == expected
 
@@ -50,6 +54,9 @@ def test_an_object_is_replaced_and_removed(store: ArchiveStore) -> None:
     assert store.size(KEY) is None
     with pytest.raises(FileNotFoundError):
         store.read(KEY, 1, 0)
+    for size_bytes in (1, PART_BYTES):
+        with pytest.raises(FileNotFoundError):
+            store.read_into(KEY, [memoryview(bytearray(size_bytes))], 0)
 
 
 def test_objects_are_listed_from_a_key_on_and_folders_by_name(store: ArchiveStore) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from iggy_broker.archive.store import ArchiveError, ArchiveStore, ReadAt, Stored
+from iggy_broker.archive.store import ArchiveError, ArchiveStore, ReadAt, Stored, put_into
 from iggy_broker.storage.disk import Disk
 from simulated_disk import Crashed
 from simulation.disk import FaultyDisk
@@ -119,6 +119,9 @@ class ArchiveConnection:
             data = archive.damaged(data)
         self._end()
         return data
+
+    def read_into(self, key: str, memory: Sequence[memoryview], position: int) -> int:
+        return put_into(memory, self.read(key, sum(map(len, memory)), position))
 
     def size(self, key: str) -> int | None:
         self._begin()
