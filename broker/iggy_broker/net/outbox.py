@@ -18,6 +18,7 @@ from typing import ClassVar, Final, Protocol
 
 from iggy_broker.net.unsent import Unsent
 from iggy_broker.storage.disk import File
+from iggy_broker.storage.older import Steady
 from iggy_broker.storage.partition import FileRange
 
 CHUNK_BYTES: Final = 4 * 1024  # given to the transport when the socket is full: what wakes us costs
@@ -80,7 +81,7 @@ class Direct(Protocol):
 def _held(data: bytes | bytearray | memoryview) -> memoryview:
     """The same to be kept: a copy of what is only lent, or keeps much more in memory."""
     view = memoryview(data)
-    if isinstance(view.obj, bytes) and 2 * len(view) >= len(view.obj):
+    if isinstance(view.obj, bytes | Steady) and 2 * len(view) >= len(view.obj):
         return view
     return memoryview(bytes(view))
 

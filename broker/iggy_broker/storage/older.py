@@ -21,6 +21,10 @@ class NotHere(Reject):
         self.ready = ready
 
 
+class Steady(bytearray):
+    """Memory that nobody changes while a view of it is in use: such a view may be kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is wanted of the messages below offset `end`, where the log begins."""

@@ -17,6 +17,7 @@ import uvloop
 from iggy_broker.net.outbox import Outbox
 from iggy_broker.net.unsent import Unsent
 from iggy_broker.storage.disk import RealDisk
+from iggy_broker.storage.older import Steady
 from iggy_broker.storage.partition import FileRange
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [
@@ -174,6 +175,22 @@ def test_parts_of_a_large_block_are_counted_as_what_they_keep_in_memory(
         assert await read(reader, len(wanted)) == wanted
         assert protocol.unsent.bytes == 0
         await closed(protocol, reader)
+
+    run(work())
+
+
+def test_memory_that_is_steady_is_not_copied(run: Callable[[Awaitable[None]], None]) -> None:
+    async def work() -> None:
+        protocol, reader = await connected()
+        assert protocol.out is not None
+        block = Steady(os.urandom(24_000_000))
+        protocol.out.send_parts([memoryview(block).toreadonly()])
+        with pytest.raises(BufferError):
+            block.pop()
+
+        assert await read(reader, len(block)) == block
+        await closed(protocol, reader)
+        block.pop()
 
     run(work())
 
