@@ -178,7 +178,7 @@ class ArchiverRead(Section, frozen=True):
         int,
         Setting(
             values.positive_size,
-            "Memory of each shard for blocks of about 4 MiB that were read.",
+            "Memory of each shard for blocks of about 4 MiB that were read, or are on their way.",
             name="cache",
             show=values.show_size,
         ),

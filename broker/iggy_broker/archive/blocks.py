@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Final, NamedTuple
 
+from iggy_broker.archive.memory import Memory
 from iggy_broker.archive.store import ArchiveStore, digest
 from iggy_broker.storage.scan import BATCH_BYTES_MAX
 from iggy_broker.storage.segment import Part
@@ -88,7 +90,7 @@ class Table:
 class Block:
     """Whole batches, verified."""
 
-    data: bytes | memoryview
+    data: memoryview
     next_offset: int
     last_timestamp_us: int
     damage: str
@@ -96,6 +98,12 @@ class Block:
     damage_code: ErrorCode
     _offsets: list[int]
     _positions: list[int]
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes, which may be a little more than its bytes."""
+        whole = self.data.obj
+        return len(whole) if isinstance(whole, bytearray) else len(self.data)
 
     def select(self, offset: int, end_offset: int, bytes_max: int) -> tuple[int, list[Part]]:
         """Where they end, and messages with offset <= their offset < end_offset.
@@ -119,11 +127,6 @@ class Block:
         if chosen.tail:
             parts.append(chosen.tail)
         return chosen.last_offset + 1, parts
-
-    def is_far(self, offset: int) -> bool:
-        """Whether it lies behind the middle."""
-        first = self._offsets[0] if self._offsets else self.next_offset
-        return 2 * (offset - first) >= self.next_offset - first
 
     def offset_at_time(self, timestamp_us: int) -> int:
         """Of the first batch stamped then or later; `next_offset` if there is none."""
@@ -156,79 +159,136 @@ def _grid(index: bytes, segment: Segment) -> list[Start]:
     entry, count = 0, len(positions)
     while entry < count:
         starts.append(Start(offsets[entry], times_us[entry], positions[entry]))
-        entry = bisect_left(positions, positions[entry] + READ_BYTES, entry + 1)
+        behind = bisect_right(positions, positions[entry] + READ_BYTES, entry + 1)
+        # A block is not larger than it should be, if its first batch is not.
+        entry = behind if behind == count else max(behind - 1, entry + 1)
     return starts
 
 
-def read_block(
-    store: ArchiveStore, segment: Segment, start: Start, stop: int, keys: Keyring
-) -> Block:
-    """Read whole batches from a place on, at most up to byte `stop`, where one ends.
-
-    A block that is wrong is read once more; what is wrong then is its `damage`. ArchiveError.
-    FileNotFoundError: the object is gone.
-    """
-    block = _read(store, segment, start, stop)
-    if block.damage:
-        block = _read(store, segment, start, stop)
-    return _opened(block, keys)
-
-
-def _read(store: ArchiveStore, segment: Segment, start: Start, stop: int) -> Block:
+def wanted_bytes(start: Start, stop: int) -> int:
+    """What is read of a block at first; `stop`: where it ends at the latest."""
     left = stop - start.position
-    wanted = left if left <= 2 * READ_BYTES else READ_BYTES
-    region = _bytes(store, segment, start.position, wanted)
-    found = _scan(region, start)
-    if found.reason == kernel.INCOMPLETE_TAIL and not found.end and len(region) == wanted < left:
-        (length,) = _LENGTH.unpack_from(region, _LENGTH_AT)
-        if wanted < length <= min(left, BATCH_BYTES_MAX):
-            wanted = length
-            region = _bytes(store, segment, start.position, wanted)
-            found = _scan(region, start)
-    is_cut = found.reason == kernel.INCOMPLETE_TAIL and len(region) == wanted < left and found.end
-    damage = ""
-    if found.reason != kernel.CLEAN_END and not is_cut:
-        at = start.position + found.end
-        damage = f"checksum or layout is wrong at byte {at}"
+    return left if left <= 2 * READ_BYTES else READ_BYTES
+
+
+class BlockReader:
+    """Reads blocks into memory that is used again. For several threads."""
+
+    def __init__(self, keys: Keyring, memory: Memory) -> None:
+        """`keys` open what is encrypted."""
+        self._keys = keys
+        self._memory = memory
+
+    def read(
+        self, store: ArchiveStore, segment: Segment, places: Sequence[tuple[Start, int]]
+    ) -> list[Block]:
+        """Whole batches from each place on, at most up to its byte, where one ends.
+
+        The places follow each other without a gap, and are read at once. A block that is wrong is
+        read once more; what is wrong then is its `damage`. ArchiveError. FileNotFoundError: the
+        object is gone.
+        """
+        sizes = [wanted_bytes(start, stop) for start, stop in places]
+        regions = self._fetch(store, segment, places[0][0].position, sizes)
+        blocks = []
+        for (start, stop), region in zip(places, regions, strict=True):
+            block = self._block(store, segment, start, stop, region)
+            if block.damage:
+                self._memory.give(block.data)
+                size = wanted_bytes(start, stop)
+                (region,) = self._fetch(store, segment, start.position, [size])
+                block = self._block(store, segment, start, stop, region)
+            blocks.append(self._opened(block))
+        return blocks
+
+    def _fetch(
+        self, store: ArchiveStore, segment: Segment, position: int, sizes: Sequence[int]
+    ) -> list[memoryview]:
+        """Bytes from a place on; fewer only where the archive has fewer."""
+        regions = [self._memory.take(size) for size in sizes]
+        filled = 0
+        for span in segment.spans(position, sum(sizes)):
+            pieces = _between(regions, filled, filled + span.size_bytes)
+            found = store.read_into(span.key, pieces, span.position)
+            filled += found
+            if found < span.size_bytes:
+                break
+        return _cut(regions, filled)
+
+    def _block(
+        self, store: ArchiveStore, segment: Segment, start: Start, stop: int, region: memoryview
+    ) -> Block:
+        left, wanted = stop - start.position, wanted_bytes(start, stop)
+        found = _scan(region, start)
+        if (
+            found.reason == kernel.INCOMPLETE_TAIL
+            and not found.end
+            and len(region) == wanted < left
+        ):
+            (length,) = _LENGTH.unpack_from(region, _LENGTH_AT)
+            if wanted < length <= min(left, BATCH_BYTES_MAX):
+                wanted = length
+                self._memory.give(region)
+                (region,) = self._fetch(store, segment, start.position, [wanted])
+                found = _scan(region, start)
+        is_cut = found.reason == kernel.INCOMPLETE_TAIL and wanted < left and found.end
+        damage = ""
         if len(region) < wanted:
             damage = f"the archived log ends at byte {start.position + len(region)}"
-    return Block(
-        region if found.end == len(region) else region[: found.end],
-        found.next_offset,
-        found.last_timestamp_us or start.timestamp_us,
-        damage,
-        ErrorCode.CANNOT_READ_MESSAGE,
-        [entry[0] for entry in found.entries],
-        [entry[2] for entry in found.entries],
-    )
-
-
-def _opened(block: Block, keys: Keyring) -> Block:
-    """The same without encryption; it ends where that cannot be done."""
-    if not sealing.key_id_of(block.data[: sealing.PREFIX_BYTES]):  # all in a segment, or none
-        return block
-    try:
-        return replace(block, data=keys.open(block.data))
-    except UnreadableBatchError as error:
-        end = kernel.locate(block.data, error.offset)
-        count = bisect_left(block._positions, end)
-        return replace(
-            block,
-            data=keys.open(block.data[:end]),
-            next_offset=error.offset,
-            damage=error.detail,
-            damage_code=error.code,
-            _offsets=block._offsets[:count],
-            _positions=block._positions[:count],
+        elif found.reason != kernel.CLEAN_END and not is_cut:
+            damage = f"checksum or layout is wrong at byte {start.position + found.end}"
+        return Block(
+            region[: found.end].toreadonly(),
+            found.next_offset,
+            found.last_timestamp_us or start.timestamp_us,
+            damage,
+            ErrorCode.CANNOT_READ_MESSAGE,
+            [entry[0] for entry in found.entries],
+            [entry[2] for entry in found.entries],
         )
 
+    def _opened(self, block: Block) -> Block:
+        """The same without encryption; it ends where that cannot be done."""
+        sealed = block.data
+        if not sealing.key_id_of(sealed[: sealing.PREFIX_BYTES]):  # all in a segment, or none
+            return block
+        try:
+            block = replace(block, data=self._keys.open(sealed))
+        except UnreadableBatchError as error:
+            end = kernel.locate(sealed, error.offset)
+            count = bisect_left(block._positions, end)
+            block = replace(
+                block,
+                data=self._keys.open(sealed[:end]),
+                next_offset=error.offset,
+                damage=error.detail,
+                damage_code=error.code,
+                _offsets=block._offsets[:count],
+                _positions=block._positions[:count],
+            )
+        self._memory.give(sealed)
+        return block
 
-def _scan(region: bytes, start: Start) -> kernel.Scan:
+
+def _scan(region: memoryview, start: Start) -> kernel.Scan:
     return sealing.scan(region, start.offset, frames=True, index_bytes=INDEX_EVERY_BYTES)
 
 
-def _bytes(store: ArchiveStore, segment: Segment, position: int, size_bytes: int) -> bytes:
-    """Fewer only where the archive has fewer."""
-    spans = segment.spans(position, size_bytes)
-    found = [store.read(span.key, span.size_bytes, span.position) for span in spans]
-    return found[0] if len(found) == 1 else b"".join(found)
+def _between(regions: Sequence[memoryview], start: int, stop: int) -> list[memoryview]:
+    """Pieces of regions that follow each other, by bytes counted over all of them."""
+    pieces, at = [], 0
+    for region in regions:
+        piece = region[max(start - at, 0) : max(stop - at, 0)]
+        if piece:
+            pieces.append(piece)
+        at += len(region)
+    return pieces
+
+
+def _cut(regions: Sequence[memoryview], filled: int) -> list[memoryview]:
+    """Of each what is filled, of so many bytes in all of them."""
+    at, cut = 0, []
+    for region in regions:
+        cut.append(region[: max(filled - at, 0)])
+        at += len(region)
+    return cut

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from iggy_broker.archive import blocks
 from iggy_broker.archive.block_cache import LifeKey, key_of
-from iggy_broker.archive.blocks import Block, Table
+from iggy_broker.archive.blocks import Block
 from iggy_broker.archive.library import Library
+from iggy_broker.archive.readers import Readers
+from iggy_broker.archive.shelves import Shelf
 from iggy_broker.errors import Reject
 from iggy_broker.metrics import Counters
 from iggy_broker.storage.older import Asked, NotHere, OlderFound
 from iggy_broker.storage.segment import Part, size_of
 from iggy_wire.archive_listing import Segment
 
-AHEAD_BLOCKS: Final = 2
-"""Fetched before they are asked for, when a reader is past the middle of a block."""
 ENOUGH_BYTES: Final = 1 << 20
 """A poll that has so much does not wait for more."""
-POLL_BYTES_MAX: Final = 16 << 20
-"""About the most that a poll of older messages brings."""
 
 
 class ArchiveReads:
@@ -33,8 +32,7 @@ class ArchiveReads:
         """Nothing is read yet."""
         self._library = library
         self._counters = counters
-        # What a poll needs must be there together, whoever else reads.
-        self._poll_bytes_max = max(min(POLL_BYTES_MAX, library.cache_bytes // 4), 1)
+        self._readers = Readers(library.ahead_bytes_max, blocks.READ_BYTES)
 
     def offset_at_time(self, asked: Asked, timestamp_us: int) -> int | None:
         """See `Older`."""
@@ -72,9 +70,28 @@ class ArchiveReads:
             raise self._library.look_again(life, asked.end)
         if segment is None:
             return None
-        begin = at = max(offset, segment.start_offset)
+        begin = max(offset, segment.start_offset)
         stop = min(begin + asked.count, asked.end)
-        bytes_max = min(asked.bytes_max, self._poll_bytes_max)
+        bytes_max = min(asked.bytes_max, self._library.poll_bytes_max)
+        reached, parts, refusal = self._gather(life, shelf, (begin, stop), bytes_max)
+        size_bytes = sum(map(size_of, parts))
+        is_late = isinstance(refusal, NotHere)
+        if refusal is None or is_late:
+            self._look_ahead(life, asked, offset, reached)
+        is_enough = size_bytes >= ENOUGH_BYTES and not asked.is_whole
+        if refusal is not None and (not parts or (is_late and not is_enough)):
+            raise refusal
+        if not parts:
+            return None
+        self._readers.went_on(life, (offset, reached), size_bytes, now_s=self._library.now_s())
+        self._counters.archive_reads_total += 1
+        return OlderFound(begin, reached, size_bytes, parts)
+
+    def _gather(
+        self, life: LifeKey, shelf: Shelf, wanted: tuple[int, int], bytes_max: int
+    ) -> tuple[int, list[Part], Reject | None]:
+        """What there is of offsets from `wanted`: up to which, and what kept it from more."""
+        at, stop = wanted
         parts: list[Part] = []
         size_bytes = 0
         try:
@@ -82,39 +99,28 @@ class ArchiveReads:
                 segment = shelf.listing.at_offset(at)
                 if segment is None or at < segment.start_offset:
                     break  # a gap: the next poll goes on behind it
-                at, more = self._from_block(life, segment, (at, stop), bytes_max - size_bytes)
+                block = self._block_with(life, segment, at)
+                end = min(stop, block.next_offset, segment.next_offset)
+                at, more = block.select(at, end, bytes_max - size_bytes)
                 size_bytes += sum(map(size_of, more))
                 parts += more
         except Reject as refusal:
-            is_enough = size_bytes >= ENOUGH_BYTES and not asked.is_whole
-            if not parts or (isinstance(refusal, NotHere) and not is_enough):
-                raise
-        if not parts:
-            return None
-        self._counters.archive_reads_total += 1
-        return OlderFound(begin, at, size_bytes, parts)
+            return at, parts, refusal
+        return at, parts, None
 
-    def _from_block(
-        self, life: LifeKey, segment: Segment, wanted: tuple[int, int], bytes_max: int
-    ) -> tuple[int, list[Part]]:
-        """What one block has of offsets from `wanted` on, and where that ends."""
-        offset, stop = wanted
+    def _look_ahead(self, life: LifeKey, asked: Asked, offset: int, reached: int) -> None:
+        """Who asks at `offset` goes on at `reached`: what follows is fetched, if it goes on."""
+        ahead_bytes = self._readers.ahead_bytes(life, offset, now_s=self._library.now_s())
+        if ahead_bytes:
+            self._library.look_ahead(life, reached, end=asked.end, size_bytes=ahead_bytes)
+
+    def _block_with(self, life: LifeKey, segment: Segment, offset: int) -> Block:
+        """The block that has an offset."""
         table = self._library.table(life, segment)
-        number, block = self._block_with(life, segment, table, offset)
-        stop = min(stop, block.next_offset, segment.next_offset)
-        reached, parts = block.select(offset, stop, bytes_max)
-        if block.is_far(reached):
-            self._library.look_ahead(life, segment, number, AHEAD_BLOCKS)
-        return reached, parts
-
-    def _block_with(
-        self, life: LifeKey, segment: Segment, table: Table, offset: int
-    ) -> tuple[int, Block]:
-        """The block that has an offset, and its number."""
         while True:
             number = table.number_of(offset)
             block = self._library.block(life, segment, table, number)
             if offset < block.next_offset:
-                return number, block
+                return block
             if table.number_of(offset) == number:
                 raise self._library.tell_damaged(life, segment, block)
