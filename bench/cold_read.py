@@ -5,24 +5,33 @@
 For an archive in a folder, and for one in a real object store (SeaweedFS) on the same machine: one
 broker, one shard, two topics of so many MB (default 512) in messages of 1,000 B. All of the one is
 on the disk, the other is in the archive but for its last segment. One consumer reads both from the
-start, in turns (default 5 rounds), 1,000 messages a poll, then 8,000; at last the official client
-does so, 1,000 a poll. Blocks that are kept in memory are of no use to it: the topic is larger than
-they may be.
+start up to where the log begins, in turns (default 5 rounds), 1,000 messages a poll, then 8,000; at
+last the official client does so, 1,000 a poll. Blocks that are kept in memory are of no use to it:
+the topic is larger than they may be. Messages are random bytes: a store that compresses has nothing
+to do with them.
+
+Beside them, in the same turns, the ceiling: what the store alone gives of the same objects to a
+bare reader that throws the bytes away. Of a folder by `preadv` into one piece of memory, of a
+bucket by ranges over plain sockets, as many and as long as the broker's, by signed addresses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
+from urllib.parse import urlsplit
 
 from apache_iggy import Consumer, IggyClient
 from apache_iggy import PollingStrategy as OfficialStrategy
@@ -31,10 +40,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "support")]
 
 from iggy_bench.processes import PASSWORD, USERNAME, Server, start_broker  # noqa: E402
+from iggy_broker.archive.blocks import READ_BYTES  # noqa: E402
+from iggy_broker.archive.fetching import READS_AT_ONCE  # noqa: E402
+from iggy_broker.archive.library import TOGETHER  # noqa: E402
 from iggy_client.client import Client  # noqa: E402
 from iggy_wire.batch import Message  # noqa: E402
 from iggy_wire.primitives import Partitioning, PollingStrategy  # noqa: E402
-from object_store import ACCESS_KEY, SECRET_KEY, running_object_store  # noqa: E402
+from object_store import ACCESS_KEY, SECRET_KEY, ObjectStore, running_object_store  # noqa: E402
 
 NAME: Final = "IGGY_DATA_MAINTENANCE_ARCHIVER_"
 SETTINGS: Final = {
@@ -48,28 +60,37 @@ MESSAGE_BYTES: Final = 1000
 BATCH: Final = 1000
 COUNTS: Final = (1000, 8000)
 GONE_S_MAX: Final = 600.0
+COLD: Final = "streams/0/topics/1/partitions/0"
+"""The second topic, in a data directory and in an archive."""
+STRETCH_BYTES: Final = READ_BYTES * TOGETHER
+CONNECTIONS: Final = READS_AT_ONCE - 1
+BUCKET_PREFIX: Final = "cold"
+
+Bare = Callable[[], float]
+"""Reads all archived objects of the second topic without a broker: MB/s."""
 
 
 def fill(client: Client, topic: str, batches: int, **options: int) -> None:
     """A topic with so many batches."""
     client.create_topic("s", topic, 1, {"segment_size": SEGMENT_BYTES, **options})
-    batch = [Message(bytes(MESSAGE_BYTES))] * BATCH
+    batch = [Message(os.urandom(MESSAGE_BYTES)) for _ in range(BATCH)]  # not to be compressed
     for _ in range(batches):
         client.send("s", topic, Partitioning.partition(0), batch)
 
 
-def wait_until_gone(folder: Path) -> None:
-    """Until one segment is left on the disk."""
+def wait_until_gone(folder: Path) -> int:
+    """Until one segment is left on the disk: the offset where it begins."""
     until = time.monotonic() + GONE_S_MAX
     while len(list(folder.glob("*.log"))) > 1:
         if time.monotonic() > until:
             raise RuntimeError(f"{folder}: the segments are not removed")
         time.sleep(0.5)
+    return min(int(path.stem) for path in folder.glob("*.log"))
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One topic from its start to its end."""
+    """One topic from its start to where the log of the second one begins."""
 
     mb_s: float
     cpu_s_gb: float
@@ -80,7 +101,8 @@ def read(client: Client, server: Server, topic: str, *, messages: int, count: in
     """Read all."""
     cpu_s, began, offset = server.cpu_s(), time.perf_counter(), 0
     while offset < messages:
-        polled = client.poll("s", topic, 0, strategy=PollingStrategy.offset(offset), count=count)
+        wanted = min(count, messages - offset)
+        polled = client.poll("s", topic, 0, strategy=PollingStrategy.offset(offset), count=wanted)
         assert polled.count, f"nothing at offset {offset}"
         offset += polled.count
     assert offset == messages
@@ -103,7 +125,7 @@ def read_official(server: Server, topic: str, *, messages: int, count: int) -> R
                 topic,
                 consumer=Consumer.Single("reader"),
                 polling_strategy=OfficialStrategy.Offset(offset),
-                count=count,
+                count=min(count, messages - offset),
                 auto_commit=False,
                 partition_id=0,
             )
@@ -117,33 +139,84 @@ def read_official(server: Server, topic: str, *, messages: int, count: int) -> R
     return Read(size_bytes / took_s / 1e6, (server.cpu_s() - cpu_s) / size_bytes * 1e9)
 
 
-def compare(name: str, server: Server, folder: Path, megabytes: int, rounds: int) -> None:
+def bare_folder(archive: Path) -> float:
+    """See `Bare`."""
+    memory = memoryview(bytearray(STRETCH_BYTES))
+    began, size_bytes = time.perf_counter(), 0
+    for path in sorted((archive / COLD).glob("*.log")):
+        with path.open("rb") as file:
+            while got := os.preadv(file.fileno(), [memory], file.tell()):
+                file.seek(got, os.SEEK_CUR)
+                size_bytes += got
+    return size_bytes / (time.perf_counter() - began) / 1e6
+
+
+def bare_bucket(store: ObjectStore) -> float:
+    """See `Bare`."""
+    client, bucket = store.client(), store.common_bucket
+    listed = client.list_objects_v2(Bucket=bucket, Prefix=f"{BUCKET_PREFIX}/{COLD}/")["Contents"]
+    logs = {one["Key"]: one["Size"] for one in listed if one["Key"].endswith(".log")}
+    ranges = []
+    for key, size_bytes in logs.items():
+        where = {"Bucket": bucket, "Key": key}
+        address = urlsplit(client.generate_presigned_url("get_object", Params=where))
+        for start in range(0, size_bytes, STRETCH_BYTES):
+            stop = min(start + STRETCH_BYTES, size_bytes)
+            ranges.append((f"{address.path}?{address.query}", start, stop))
+    total_bytes: int = sum(logs.values())
+    began = time.perf_counter()
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        parts = [ranges[number::CONNECTIONS] for number in range(CONNECTIONS)]
+        list(threads.map(partial(take_ranges, store), parts))
+    return total_bytes / (time.perf_counter() - began) / 1e6
+
+
+def take_ranges(store: ObjectStore, ranges: Sequence[tuple[str, int, int]]) -> None:
+    """Over one connection, one after another."""
+    memory = memoryview(bytearray(STRETCH_BYTES))
+    with socket.create_connection((store.host, store.port)) as connection:
+        for target, start, stop in ranges:
+            wanted = f"Range: bytes={start}-{stop - 1}"
+            host = f"Host: {store.host}:{store.port}"
+            connection.sendall(f"GET {target} HTTP/1.1\r\n{host}\r\n{wanted}\r\n\r\n".encode())
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += connection.recv(4096)
+            assert b" 206 " in head[:16], head
+            left = stop - start - len(head.partition(b"\r\n\r\n")[2])
+            while left:
+                left -= connection.recv_into(memory[:left], 0, socket.MSG_WAITALL)
+
+
+def compare(
+    name: str, server: Server, folder: Path, bare: Bare, *, megabytes: int, rounds: int
+) -> None:
     """Print one line for each size of polls."""
     batches = megabytes * 1_000_000 // (BATCH * MESSAGE_BYTES)
     with Client.connect(server.address, USERNAME, PASSWORD, reuse_memory=True) as client:
         client.create_stream("s")
         fill(client, "local", batches)
         fill(client, "cold", batches, max_topic_size=SEGMENT_BYTES)
-        wait_until_gone(folder / "data/streams/0/topics/1/partitions/0")
+        archived = wait_until_gone(folder / "data" / COLD)
         for count in COUNTS:
-            turn = partial(read, client, server, messages=batches * BATCH, count=count)
-            tell(f"{name:<8} {count:>5} messages a poll", turn, rounds)
-        turn = partial(read_official, server, messages=batches * BATCH, count=COUNTS[0])
-        tell(f"{name:<8} {COUNTS[0]:>5} by the official client", turn, rounds)
+            turn = partial(read, client, server, messages=archived, count=count)
+            tell(f"{name:<8} {count:>5} messages a poll", turn, bare, rounds)
+        turn = partial(read_official, server, messages=archived, count=COUNTS[0])
+        tell(f"{name:<8} {COUNTS[0]:>5} by the official client", turn, bare, rounds)
 
 
-def tell(what: str, turn: Callable[[str], Read], rounds: int) -> None:
-    """Read both topics in turns, and print medians."""
-    pairs = []
-    for number in range(rounds + 1):
-        pair = [turn(topic) for topic in ("cold", "local")]
-        if number:  # the first round warms up
-            pairs.append(pair)
-    cold, local = (median(pair[side].mb_s for pair in pairs) for side in (0, 1))
-    cpu = [median(pair[side].cpu_s_gb for pair in pairs) for side in (0, 1)]
-    ratio = median(pair[0].mb_s / pair[1].mb_s for pair in pairs)
+def tell(what: str, turn: Callable[[str], Read], bare: Bare, rounds: int) -> None:
+    """Read both topics and the bare objects in turns, and print medians."""
+    found = [(turn("cold"), turn("local"), bare()) for _ in range(rounds + 1)]
+    del found[0]  # the first round warms up
+    cold = median(one.mb_s for one, _, _ in found)
+    local = median(one.mb_s for _, one, _ in found)
+    cpu = median(one.cpu_s_gb for one, _, _ in found), median(one.cpu_s_gb for _, one, _ in found)
+    ratio = median(one.mb_s / other.mb_s for one, other, _ in found)
     print(
         f"{what}: archive {cold:.0f} MB/s, disk {local:.0f} MB/s, ratio {ratio:.2f}; "
+        f"the store alone {median(one for _, _, one in found):.0f} MB/s, "
+        f"ratio {median(one.mb_s / other for one, _, other in found):.2f}; "
         f"CPU {cpu[0]:.2f} and {cpu[1]:.2f} s/GB",
         flush=True,
     )
@@ -155,18 +228,20 @@ def main(megabytes: int = 512, rounds: int = 5) -> None:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         archive = {f"{NAME}DISK_PATH": str(root / "archive")}
         with start_broker(root / "folder", shards=1, settings=SETTINGS | archive) as server:
-            compare("folder", server, root / "folder", megabytes, rounds)
+            bare = partial(bare_folder, root / "archive")
+            compare("folder", server, root / "folder", bare, megabytes=megabytes, rounds=rounds)
         store = stack.enter_context(running_object_store(root / "store"))
         archive = {
             f"{NAME}KIND": "s3",
             f"{NAME}S3_BUCKET": store.common_bucket,
-            f"{NAME}S3_KEY_PREFIX": "cold",
+            f"{NAME}S3_KEY_PREFIX": BUCKET_PREFIX,
             f"{NAME}S3_ENDPOINT": store.endpoint,
             f"{NAME}S3_ACCESS_KEY_ID": ACCESS_KEY,
             f"{NAME}S3_SECRET_ACCESS_KEY": SECRET_KEY,
         }
         with start_broker(root / "bucket", shards=1, settings=SETTINGS | archive) as server:
-            compare("bucket", server, root / "bucket", megabytes, rounds)
+            bare = partial(bare_bucket, store)
+            compare("bucket", server, root / "bucket", bare, megabytes=megabytes, rounds=rounds)
 
 
 if __name__ == "__main__":
