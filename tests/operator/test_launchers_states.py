@@ -7,6 +7,7 @@ from iggy_operator.launchers.states import (
     APACHE,
     APACHE_ENDS,
     KUBEFLOW,
+    LEAVES,
     MESSAGE_CHARACTERS_MAX,
     REASONS,
     Phase,
@@ -244,6 +245,16 @@ def test_a_driver_that_never_began_has_not_ended() -> None:
         found = read_native(STATEFUL_SET, [pod({part: {"terminated": unknown}})])
 
         assert (found.phase, found.message, found.exit_code) == (Phase.PENDING, "", None)
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, 137])
+def test_a_driver_whose_pod_is_deleted_has_not_failed(exit_code: int) -> None:
+    leaves = pod({"state": {"terminated": {"exitCode": exit_code}}})
+    leaves["metadata"]["deletionTimestamp"] = "2026-05-01T12:00:30Z"
+
+    found = read_native(STATEFUL_SET, [leaves])
+
+    assert (found.phase, found.message, found.exit_code) == (Phase.PENDING, LEAVES, None)
 
 
 def test_a_crash_keeps_its_exit_code_and_counts() -> None:

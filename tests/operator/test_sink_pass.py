@@ -100,6 +100,24 @@ def test_a_driver_that_was_removed_comes_back(launcher: str) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("policy", ["Always", "OnFailure"])
+def test_a_driver_that_is_drained_ends_well_and_has_not_failed(policy: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given(restart={"policy": policy})
+        before = scene.uid
+        scene.launchers.remove_driver()
+        scene.launchers.end(0)
+        await scene.world.go(70)  # a look while the pod is on its way out
+        assert scene.says() == ("False", "DriverPending")
+
+        await scene.go(60)
+        assert scene.says() == ("True", "Running")
+        assert scene.uid == before
+        assert "error" not in scene.status["application"]
+
+    play(scenario)
+
+
 def test_an_application_that_was_removed_comes_back() -> None:
     async def scenario(scene: Scene) -> None:
         await scene.given("Kubeflow")
