@@ -16,11 +16,12 @@ from e2e_broker import (
     kill_container,
     make,
     root,
-    small_driver,
     stream,
     topic,
 )
+from e2e_drivers import driver, runs_anew
 from e2e_kubectl import Document, Kubectl
+from e2e_lake import BUCKET, carried, lake
 from e2e_operator import Operator
 from e2e_producer import Batch, Producer, numbered, producing
 from e2e_watch import most_at_once, watching
@@ -32,10 +33,8 @@ pytestmark = pytest.mark.timeout(900)
 
 OPERATOR_VALUES = {"replicas": 1}
 SINK = "orders.lake"
-LAKE = "lake/orders"
 SELECTOR = "iggykube.dev/sink=orders.lake"
 BATCHES, ROWS = 60, 50
-TRIGGER_ROWS = 300
 READY_S, CARRIED_S, SHOWN_S = 240.0, 300.0, 120.0
 ANOTHER_WITHIN_S = 60.0  # this is what was asked for
 
@@ -46,25 +45,11 @@ Kill = Callable[[Kubectl, Document], None]
 @pytest.fixture(scope="module")
 def work(operator: Operator, store: ObjectStore) -> Kubectl:
     """With a sink that has nothing to do yet."""
-    store.client().create_bucket(Bucket="lake")
+    store.make_bucket(BUCKET)
     e2e_store.serve(operator.work, store)
     make(operator.work, broker(), stream(), topic(sinks=[lake()]))
     operator.work.wait(f"igk/{SINK}", "condition=Ready", within_s=READY_S)
     return operator.work
-
-
-def lake() -> Document:
-    """Small batches, so that a kill falls between them."""
-    return {
-        "name": "lake",
-        "type": "Files",
-        "files": {"path": f"s3a://{LAKE}", "format": "Parquet", "s3": e2e_store.reached()},
-        "payload": {"format": "Json", "schema": "id BIGINT"},
-        "maxOffsetsPerTrigger": TRIGGER_ROWS,
-        "trigger": {"interval": "500ms"},
-        "checkpoint": {"volume": {"size": "1Gi", "accessMode": "ReadWriteOnce"}},
-        "spark": small_driver(),
-    }
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +71,7 @@ def test_another_driver_goes_on_where_the_first_one_was(
     work: Kubectl, store: ObjectStore, rows: Iterator[Batch], kill: Kill, measured: Note
 ) -> None:
     before = len(carried(store))
-    old = driver(work)
+    old = driver(work, SELECTOR)
 
     with watching(work, "pods", "--selector", SELECTOR) as drivers:
         login = root(work)
@@ -96,7 +81,7 @@ def test_another_driver_goes_on_where_the_first_one_was(
         began = time.monotonic()
         kill(work, old)
         at_the_kill = len(carried(store))
-        wait_until(lambda: runs_anew(work, old), "another driver", ANOTHER_WITHIN_S)
+        wait_until(lambda: runs_anew(work, SELECTOR, old), "another driver", ANOTHER_WITHIN_S)
         another_s = time.monotonic() - began
         total = before + len(producer.acknowledged)
         wait_until(
@@ -126,28 +111,3 @@ def test_the_status_says_what_was_carried(work: Kubectl, store: ObjectStore) -> 
     assert eventually(progress, wanted, within_s=SHOWN_S) == wanted
     work.wait(f"igk/{SINK}", "condition=Ready")
     assert len(work.items("pods", "--selector", SELECTOR)) == 1
-
-
-def carried(store: ObjectStore) -> list[int]:
-    """The ids of all rows in the lake."""
-    try:
-        table = e2e_store.read(store, LAKE)
-    except FileNotFoundError:
-        return []
-    if "id" not in table.column_names:
-        return []  # notes of the job, and no row yet
-    found: list[int] = table["id"].to_pylist()
-    return found
-
-
-def driver(kubectl: Kubectl) -> Document:
-    (pod,) = kubectl.items("pods", "--selector", SELECTOR)
-    return pod
-
-
-def runs_anew(kubectl: Kubectl, old: Document) -> bool:
-    """Another process, in this pod or in a new one."""
-    pods = kubectl.items("pods", "--selector", SELECTOR)
-    statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", [])]
-    numbers = {status.get("containerID") for status in statuses if "running" in status["state"]}
-    return bool(numbers) and old["status"]["containerStatuses"][0]["containerID"] not in numbers
