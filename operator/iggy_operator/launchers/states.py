@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from iggy_operator.desired.staging import is_stuck
 from iggy_operator.launchers.pods import DRIVER
-from iggy_operator.objects import is_deleting
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Restart
 
@@ -222,7 +221,7 @@ def read_native(application: Mapping[str, Any], pods: Sequence[Mapping[str, Any]
         return ended if pod is None else replace(ended, **_pod_facts(pod))
     if pod is None:
         return Reading(Phase.PENDING, "", "the pod is not there yet")
-    if is_deleting(pod) and _pod_phase(pod) is Phase.FAILING:
+    if pod["metadata"].get("deletionTimestamp") and _pod_phase(pod) is Phase.FAILING:
         # It was asked to end, as on a node that is drained: however it did, that is no failure.
         facts = {**_pod_facts(pod), "message": LEAVES, "exit_code": None}
         return Reading(Phase.PENDING, _pod_state(pod), **facts)

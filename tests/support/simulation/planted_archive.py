@@ -78,6 +78,13 @@ def copy_not_compared() -> Iterator[None]:
         yield
 
 
+class _Done:
+    """Nothing is waited for."""
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
 @contextlib.contextmanager
 def unsynced_tail() -> Iterator[None]:
     """What a power cut can take is copied as well."""
@@ -90,7 +97,7 @@ def unsynced_tail() -> Iterator[None]:
 
     with (
         replaced(copies, "active_extent", all_of_it),
-        replaced(archiver.Partition, "save", lambda self: None),
+        replaced(archiver.Partition, "save", lambda self: _Done()),
     ):
         yield
 
