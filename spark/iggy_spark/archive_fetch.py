@@ -77,11 +77,19 @@ class SegmentReader:
                 lose(*item)
 
     def _pieces(self, held: Held, first: int, end: int) -> Iterator[Columns | Hole]:
-        """All of the range, in order: what is there, and what is not."""
-        at, is_fresh = first, False
+        """All of the range, in order: what is there, and what is not.
+
+        Another process has planned the range, and may have seen more than this one had by then:
+        what is not there is looked for again, once, since a second look is behind the plan.
+        """
+        at, is_fresh, is_sure = first, False, False
         while at < end:
             segment = held.at_offset(at, again=is_fresh)
+            is_sure = is_sure or is_fresh
             start = end if segment is None else min(end, segment.start_offset)
+            if start > at and not is_sure:
+                is_fresh = True
+                continue
             if start > at:
                 yield Hole(at, start)
                 at = start

@@ -19,6 +19,7 @@ from iggy_spark.archive_options import ArchiveOptions
 from iggy_spark.archive_store import Gone
 from iggy_spark.archived import LOOK_S, Archive, archive_of
 from iggy_spark.connections import Connection
+from iggy_spark.errors import TopicRecreated
 from iggy_spark.offsets import Kept, OffsetRange, TopicState
 from iggy_spark.options import ReadOptions
 from iggy_spark.selection import TopicName
@@ -92,19 +93,35 @@ class ArchivedConnection(Connection):
         self._given = given
         self._archive = archive_of(given, options.retry_timeout_ms)
 
-    def topic(self) -> ArchivedTopic:
-        """The topic as the archive has it.
+    def topic(self, *, again: bool = False) -> ArchivedTopic:
+        """The topic as the archive has it. `again`: as `Archive.listing`.
 
         Raises:
             BrokerRefused: there is none of that name, or not in that life.
         """
         (name,) = self._options.selection.topics
-        return choose(self._archive.topics(), name, self._given.life, str(self._archive))
+        found = self._archive.topics(again=again)
+        return choose(found, name, self._given.life, str(self._archive))
 
     def held(self, partition: int) -> HeldPartition:
         """Of the topic."""
         topic = self.topic()
         return HeldPartition(self._archive, topic.place(partition), topic.partitions[partition])
+
+    def planned(self, wanted: OffsetRange, *, again: bool = False) -> HeldPartition | None:
+        """Of the topic, for a range of it; None: nothing. `again`: as `Archive.listing`.
+
+        Raises:
+            TopicRecreated: the range is of another one.
+            BrokerRefused: as `topic`.
+        """
+        topic = self.topic(again=again)
+        if topic.incarnation != wanted.incarnation:
+            raise TopicRecreated(
+                f"topic {self._options.topic_name} is {topic.incarnation} in the archive by now, "
+                f"planned was {wanted.incarnation}: archive.incarnation chooses the earlier one"
+            )
+        return self.held(wanted.partition) if wanted.partition in topic.partitions else None
 
     def topic_state(self) -> TopicState:
         """See `Connection.topic_state`. Raises BrokerRefused, ArchiveUnreadable."""
@@ -164,16 +181,16 @@ class JoinedConnection(Connection):
         self._topic: ArchivedTopic | None = None
         self._infos: dict[int, PartitionInfo] = {}
 
-    def held(self, partition: int) -> HeldPartition | None:
-        """What the archive has of it; None: nothing.
+    def held(self, partition: int, *, again: bool = False) -> HeldPartition | None:
+        """What the archive has of it; None: nothing. `again`: as `Archive.listing`.
 
         Raises:
             BrokerRefused, BrokerUnavailable: as `topic_state`.
             ArchiveUnreadable: the archive does not say.
         """
         now = self._clock()
-        if self._seen_s is None or now - self._seen_s >= LOOK_S:
-            self._look()
+        if again or self._seen_s is None or now - self._seen_s >= LOOK_S:
+            self._look(again=again)
             self._held, self._seen_s = {}, now
         if partition not in self._held:
             self._held[partition] = self._found(partition)
@@ -225,7 +242,7 @@ class JoinedConnection(Connection):
         held = self.held(partition)
         return None if held is None else ask(held)
 
-    def _look(self) -> None:
+    def _look(self, *, again: bool) -> None:
         options, life = self._options, self._given.life
         found = self.call(lambda client: _numbered(client, options.stream, options.topic))
         self._topic, self._infos = None, {}
@@ -233,7 +250,7 @@ class JoinedConnection(Connection):
             return
         stream_id, details = found
         self._infos = {info.id: info for info in details.partitions}
-        topics = self._archive.topics((stream_id, details.topic.id))
+        topics = self._archive.topics((stream_id, details.topic.id), again=again)
         if life is not None:
             (name,) = options.selection.topics
             self._topic = choose(topics, name, life, str(self._archive))

@@ -81,9 +81,13 @@ class Archive:
         """For a message."""
         return str(self._objects)
 
-    def topics(self, numbers: tuple[int, int] | None = None) -> list[ArchivedTopic]:
-        """All lives of all topics, or of those with these numbers of stream and topic."""
-        look = self._look(WHOLE if numbers is None else _prefixes(*numbers))
+    def topics(
+        self, numbers: tuple[int, int] | None = None, *, again: bool = False
+    ) -> list[ArchivedTopic]:
+        """All lives of all topics, or of those with these numbers of stream and topic. `again`: as
+        `listing`.
+        """
+        look = self._look(WHOLE if numbers is None else _prefixes(*numbers), again=again)
         if look.topics is None:
             last = [max(keys, key=_writer_and_offset) for keys in look.by_folder.values()]
             found = _foldered(self._manifests(look, last))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
 from iggy_spark.archive_fetch import SegmentReader
-from iggy_spark.archive_places import ArchivedConnection, JoinedConnection
+from iggy_spark.archive_places import ArchivedConnection, HeldPartition, JoinedConnection
 from iggy_spark.archived import archive_of
-from iggy_spark.errors import TopicRecreated
+from iggy_spark.errors import BrokerRefused, TopicRecreated
 from iggy_spark.fetch import RangeFetch, lose
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.options import ReadOptions
@@ -39,14 +40,21 @@ class ArchivedFetch:
 
     def __iter__(self) -> Iterator[Columns]:
         """See `Fetch`."""
-        wanted, topic = self._wanted, self._connection.topic()
-        if topic.incarnation != wanted.incarnation:
-            raise TopicRecreated(
-                f"topic {self._options.topic_name} is {topic.incarnation} in the archive by now, "
-                f"planned was {wanted.incarnation}: archive.incarnation chooses the earlier one"
-            )
-        held = self._connection.held(wanted.partition)
-        yield from self._reader.fetch(held, wanted.first, wanted.end, lose=self._lose)
+        wanted, held = self._wanted, self._planned()
+        if held is None:
+            self._lose(wanted.first, wanted.end)
+        else:
+            yield from self._reader.fetch(held, wanted.first, wanted.end, lose=self._lose)
+
+    def _planned(self) -> HeldPartition | None:
+        """Another process has planned the range, and may have seen more than this one had by then:
+        what does not fit is looked at again.
+        """
+        with suppress(BrokerRefused, TopicRecreated):
+            found = self._connection.planned(self._wanted)
+            if found is not None:
+                return found
+        return self._connection.planned(self._wanted, again=True)
 
     def _lose(self, first: int, end: int) -> None:
         nor = " from the archive"
@@ -90,7 +98,8 @@ class JoinedFetch:
 
     def _elsewhere(self, first: int, end: int) -> Iterator[Columns]:
         """What the broker has no more."""
-        held = self._connection.held(self._wanted.partition)
+        number = self._wanted.partition
+        held = self._connection.held(number) or self._connection.held(number, again=True)
         if held is None:
             self._lose(first, end)
         else:
