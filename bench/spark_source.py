@@ -1,12 +1,13 @@
 """What `format("iggy")` costs, beside a source that hands Spark the same rows ready-made.
 
 In turns in one run, as batch reads and as streams (`availableNow`, two triggers a GB), beside two
-dummies with batches of the same columns and sizes. One reads ready Arrow batches from a file that
-is mapped into memory: the least that a source can do which reads at all. The other yields one batch
-again and again, from the processor's cache: the most that Spark takes from anything in Python. CPU
-seconds are those of Spark's Java and Python processes, in parts. The broker's stand apart, and
-those of the process that Spark starts beside the driver for every stream: nearly all of them are
-its start, which has nothing to do with how much is read.
+dummies with the same columns. One reads ready Arrow batches of 4 MiB, as large as the broker's
+replies, from a file that is mapped into memory: the least that a source can do which reads at all.
+The other yields one batch again and again, from the processor's cache, of 4 MiB or as small as the
+source's own: the latter is the most that Spark takes from anything in Python. CPU seconds are those
+of Spark's Java and Python processes, in parts. The broker's stand apart, and those of the process
+that Spark starts beside the driver for every stream: nearly all of them are its start, which has
+nothing to do with how much is read.
 
     python bench/spark_source.py [--rounds N] [--megabytes N]
 """
@@ -43,15 +44,17 @@ from iggy_wire.batch import Message, build
 PARTITIONS = 2
 PAYLOAD_BYTES = 1000
 BATCH_MESSAGES = 1000
-ARROW_ROWS = 4000  # about 4 MiB, as the source's own batches
+LARGE_ROWS = 4000  # about 4 MiB
+SMALL_ROWS = 800  # as the source's own
 HEAD = (
     "| read | GB/s, median | best | CPU s per GB | of it Java | Python | beside it: the broker's "
     "| the stream's own process |\n|---|---|---|---|---|---|---|---|"
 )
-NAMES = ('format("iggy")', "ready batches of a file", "one batch again and again")
+NAMES = (
+    'format("iggy")', "ready batches of a file", "one large batch again", "one small batch again"
+)  # fmt: skip
 PROCESS_END_S = 60.0  # of what Spark has started for one stream
-TRIGGER_BATCHES = 63  # of so many rows, in each partition
-TRIGGER_ROWS = TRIGGER_BATCHES * ARROW_ROWS * PARTITIONS
+TRIGGER_ROWS = 500_000
 # The sink job starts Spark for a quick start; here rows pass through Java, as in a user's program.
 SETTINGS = {
     "spark.sql.codegen.wholeStage": "true",
@@ -77,11 +80,15 @@ class DummySource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """One task per partition."""
-        return DummyReader(int(self.options["batches"]), self.options.get("file", ""))
+        return DummyReader(*self._what())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The same in triggers."""
-        return DummyStreamReader(int(self.options["batches"]), self.options.get("file", ""))
+        return DummyStreamReader(*self._what())
+
+    def _what(self) -> tuple[int, int, str]:
+        options = self.options
+        return int(options["batches"]), int(options["rows"]), options.get("file", "")
 
 
 class Share(InputPartition):
@@ -96,9 +103,9 @@ class Share(InputPartition):
 class DummyReader(DataSourceReader):
     """Yields the batches of a file, or the same one again and again."""
 
-    def __init__(self, batches: int, file: str) -> None:
-        """`batches` for each partition."""
-        self._batches, self._file = batches, file
+    def __init__(self, batches: int, rows: int, file: str) -> None:
+        """`batches` of so many rows for each partition."""
+        self._batches, self._rows, self._file = batches, rows, file
 
     def partitions(self) -> list[InputPartition]:
         """As many as the topic has."""
@@ -106,15 +113,15 @@ class DummyReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Ready batches."""
-        return ready_batches(partition, self._file)
+        return ready_batches(partition, self._rows, self._file)
 
 
 class DummyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The same in triggers; an offset is a number of batches of each partition."""
 
-    def __init__(self, batches: int, file: str) -> None:
-        """`batches` for each partition."""
-        self._batches, self._file = batches, file
+    def __init__(self, batches: int, rows: int, file: str) -> None:
+        """`batches` of so many rows for each partition."""
+        self._batches, self._rows, self._file = batches, rows, file
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """As the source is given it."""
@@ -129,7 +136,8 @@ class DummyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """One trigger further."""
-        return {"batches": min(self._batches, start["batches"] + TRIGGER_BATCHES)}
+        more = TRIGGER_ROWS // PARTITIONS // self._rows
+        return {"batches": min(self._batches, start["batches"] + more)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """As many as the topic has."""
@@ -137,7 +145,7 @@ class DummyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Ready batches."""
-        return ready_batches(partition, self._file)
+        return ready_batches(partition, self._rows, self._file)
 
 
 def shares(start: int, end: int, batches: int) -> list[InputPartition]:
@@ -145,38 +153,38 @@ def shares(start: int, end: int, batches: int) -> list[InputPartition]:
     return [Share(batches * number + start, end - start) for number in range(PARTITIONS)]
 
 
-def ready_batches(partition: InputPartition, file: str) -> Iterator[pa.RecordBatch]:
+def ready_batches(partition: InputPartition, rows: int, file: str) -> Iterator[pa.RecordBatch]:
     """Of the file, where there is one; else the same one."""
     assert isinstance(partition, Share)
     if not file:
-        yield from repeat(made_batch(), partition.batches)
+        yield from repeat(made_batch(rows), partition.batches)
         return
     with pa.memory_map(file) as mapped, pa.ipc.open_file(mapped) as batches:
         for number in range(partition.first, partition.first + partition.batches):
             yield batches.get_batch(number)
 
 
-def made_batch() -> pa.RecordBatch:
+def made_batch(rows: int) -> pa.RecordBatch:
     """One with the source's columns and sizes."""
-    now = pa.array([0] * ARROW_ROWS, pa.timestamp("us", tz="UTC"))
+    now = pa.array([0] * rows, pa.timestamp("us", tz="UTC"))
     columns = {
-        "stream": pa.repeat("bench", ARROW_ROWS),
-        "topic": pa.repeat("source", ARROW_ROWS),
-        "partition": pa.repeat(pa.scalar(0, pa.int32()), ARROW_ROWS),
-        "offset": pa.array(range(ARROW_ROWS), pa.int64()),
+        "stream": pa.repeat("bench", rows),
+        "topic": pa.repeat("source", rows),
+        "partition": pa.repeat(pa.scalar(0, pa.int32()), rows),
+        "offset": pa.array(range(rows), pa.int64()),
         "timestamp": now,
         "origin_timestamp": now,
-        "id": pa.array([bytes(16)] * ARROW_ROWS, pa.binary()),
-        "payload": pa.array([os.urandom(PAYLOAD_BYTES)] * ARROW_ROWS, pa.binary()),
+        "id": pa.array([bytes(16)] * rows, pa.binary()),
+        "payload": pa.array([os.urandom(PAYLOAD_BYTES)] * rows, pa.binary()),
     }
     return pa.RecordBatch.from_pydict(columns)
 
 
 def write_ready(file: Path, batches: int) -> None:
     """A file with so many batches, no two of which have the same payloads."""
-    with pa.ipc.new_file(file, made_batch().schema) as out:
+    with pa.ipc.new_file(file, made_batch(1).schema) as out:
         for _ in range(batches):
-            out.write_batch(made_batch())
+            out.write_batch(made_batch(LARGE_ROWS))
 
 
 @dataclass
@@ -268,6 +276,11 @@ def fill(client: Client, batches: int) -> None:
             client.send_batch("bench", "source", partition, batch)
 
 
+def dummy(rows: int, size: int) -> dict[str, str]:
+    """Options of a dummy that has so many rows, in batches of `size` rows."""
+    return {"batches": str(rows // PARTITIONS // size), "rows": str(size)}
+
+
 def compare(
     spark: SparkSession, server: processes.Server, file: Path, *, batches: int, rounds: int
 ) -> None:
@@ -275,17 +288,16 @@ def compare(
     rows = PARTITIONS * batches * BATCH_MESSAGES
     gigabytes = rows * PAYLOAD_BYTES / 1e9
     spark.dataSource.register(DummySource)
-    batches = rows // PARTITIONS // ARROW_ROWS
-    same = {"batches": str(batches)}
-    write_ready(file, PARTITIONS * batches)
-    ready = same | {"file": str(file)}
+    large, small = (dummy(rows, size) for size in (LARGE_ROWS, SMALL_ROWS))
+    write_ready(file, PARTITIONS * int(large["batches"]))
+    ready = large | {"file": str(file)}
     iggy = {"servers": server.address, "username": processes.USERNAME, "stream": "bench"}
     iggy |= {"password": processes.PASSWORD, "topic": "source"}
     assert spark.read.format("iggy").options(**iggy).load().count() == rows, "every message is read"
     print(HEAD)
     limit = {"maxOffsetsPerTrigger": str(TRIGGER_ROWS), "startingOffsets": "earliest"}
     for kind, read, more in (("batch", batch_read, {}), ("stream", stream_read, limit)):
-        sides = [("iggy", iggy | more), ("dummy", ready), ("dummy", same)]
+        sides = [("iggy", iggy | more), *(("dummy", one) for one in (ready, large, small))]
         found = [Samples() for _ in sides]
         for number in range(rounds + 1):
             for (name, options), samples in zip(sides, found, strict=True):
@@ -294,10 +306,10 @@ def compare(
                 measure(partial(read, spark, name, options), into, gigabytes, broker)
         for name, samples in zip(NAMES, found, strict=True):
             print(samples.line(f"{kind}, {name}"), flush=True)
-        for name, dummy in zip(NAMES[1:], found[1:], strict=True):
-            speed = median(found[0].gb_per_s) / median(dummy.gb_per_s)
-            best = max(found[0].gb_per_s) / max(dummy.gb_per_s)
-            cost = dummy.cost(*SPARK) / found[0].cost(*SPARK)
+        for name, other in zip(NAMES[1:], found[1:], strict=True):
+            speed = median(found[0].gb_per_s) / median(other.gb_per_s)
+            best = max(found[0].gb_per_s) / max(other.gb_per_s)
+            cost = other.cost(*SPARK) / found[0].cost(*SPARK)
             print(f"| {kind}, ratio to {name} | {speed:.2f} | {best:.2f} | {cost:.2f} | | | | |")
     print(f"\nload {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {rounds} rounds")
 
@@ -309,7 +321,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1000)
     given = parser.parse_args()
     batches = given.megabytes * 1_000_000 // (PARTITIONS * BATCH_MESSAGES * PAYLOAD_BYTES)
-    batches -= batches % (ARROW_ROWS // BATCH_MESSAGES)
+    batches -= batches % (LARGE_ROWS // BATCH_MESSAGES)
     with tempfile.TemporaryDirectory(prefix="iggykube-bench-") as name:
         folder = Path(name)
         (folder / "logs").mkdir()

@@ -105,9 +105,9 @@ _FROM_COLUMNS: dict[str, Callable[[Columns], pa.Array]] = {
 }
 
 
-def pieces(batch: pa.RecordBatch, bytes_target: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of equal numbers of rows and about `bytes_target`."""
-    count = max(1, round(batch.get_total_buffer_size() / bytes_target))
+def pieces(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of equal numbers of rows and up to about `bytes_max`."""
+    count = max(1, -(-batch.get_total_buffer_size() // bytes_max))
     rows = -(-batch.num_rows // count) or 1
     for first in range(0, batch.num_rows, rows):
         yield batch.slice(first, rows)

@@ -152,7 +152,7 @@ _TABLE = (
     _Option("retryTimeoutMs", values_of.duration_ms, 120_000),
     _Option("fetchBytes", values_of.size(1, BYTES_MAX), 4 << 20),
     _Option("fetchMessages", values_of.number(1, FETCH_MESSAGES_MAX), 10_000),
-    _Option("arrowBatchBytes", values_of.size(1, BYTES_MAX), 4 << 20),
+    _Option("arrowBatchBytes", values_of.size(1, BYTES_MAX), 1 << 20),
     _Option("includeHeaders", values_of.boolean, False),
     _Option("columns", values_of.columns),
     _Option("failOnDataLoss", values_of.boolean, True),
