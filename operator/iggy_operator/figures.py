@@ -1,11 +1,20 @@
-"""What a broker's metrics say about its archive. Whoever reads them is handed in."""
+"""What metrics say: a broker's about its archive, a sink's driver's about where it began.
 
+Whoever reads them is handed in.
+"""
+
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 PREFIX: Final = "iggy_archiver_"
-"""What the wanted lines of the metrics begin with."""
+"""What the wanted lines of a broker's metrics begin with."""
+START_PREFIX: Final = "iggy_sink_start_partitions"
+"""The same of a driver's."""
+START_SOURCES: Final = ("checkpoint", "target", "group", "settings")
+"""What can say where a sink begins in a partition, as its job names it."""
+_BY: Final = re.compile(r'[{,]by="([a-z]+)"')
 
 
 class FiguresError(Exception):
@@ -53,10 +62,29 @@ def archive_figures(lines: Iterable[str]) -> ArchiveFigures:
     )
 
 
+def start_sources(lines: Iterable[str]) -> list[str]:
+    """Those of `START_SOURCES` that said where a driver began in any partition.
+
+    Empty as long as it has not begun. Raises FiguresError.
+    """
+    found = set()
+    for line in lines:
+        head, value = _parts(line)
+        if head.startswith(START_PREFIX) and value > 0 and (by := _BY.search(head)):
+            found.add(by[1])
+    return [source for source in START_SOURCES if source in found]
+
+
 def _sample(line: str) -> tuple[str, float]:
+    head, value = _parts(line)
+    return head.partition("{")[0].removeprefix(PREFIX), value
+
+
+def _parts(line: str) -> tuple[str, float]:
+    """Name with labels, and value."""
     head, _, value = line.rstrip().rpartition(" ")
     try:
-        return head.partition("{")[0].removeprefix(PREFIX), float(value)
+        return head, float(value)
     except ValueError:
         raise FiguresError(f"this is no line of metrics: {line[:80]!r}") from None
 

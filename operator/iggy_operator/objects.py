@@ -63,6 +63,14 @@ def status_of(value: Object) -> Mapping[str, Any]:
     return status
 
 
+def address_of(pod: Object, port: int) -> str | None:
+    """`HOST:PORT` of a pod; None as long as it has no address."""
+    host = str(status_of(pod).get("podIP", ""))
+    if not host:
+        return None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_owned(child: Object, owner: Object) -> bool:
     """Whether the child was made by us for this very owner."""
     owners = child["metadata"].get("ownerReferences", ())

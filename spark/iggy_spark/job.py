@@ -247,7 +247,8 @@ class Job:
     def _tell_start(
         self, run: Run, done: Offsets | None, starts: Mapping[int, job_starts.Start]
     ) -> None:
-        self._metrics.started(starts.values())
+        if not run.letters:  # which come first, and are of another topic
+            self._metrics.started(starts.values())
         self._reporter.event(
             "redriving" if run.letters else "started",
             sink=self._config.name,

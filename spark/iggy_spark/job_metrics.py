@@ -65,7 +65,7 @@ class JobMetrics(Figures):
         self._write_s.observe(self._clock() - began)
 
     def started(self, starts: Iterable[Start]) -> None:
-        """A query begins there."""
+        """The query that carries the topic begins there."""
         sources = Counts(start.source for start in starts)
         for source in SOURCES:
             self._start.labels(**self.of, by=source).set(sources[source])

@@ -19,6 +19,7 @@ from sink_scene import GROUP, SINK, SOURCE, TOPIC, Scene, play
 
 KINDS = ("IggyBroker", "IggyStream", "IggyTopic", "IggySink", "IggySource", "IggyUser")
 USER = Ref("IggyUser", "shop", "fraud")
+STARTED = ['iggy_sink_start_partitions{namespace="shop",sink="lake",by="settings"} 1.0']
 ERRORS = {"tolerance": "Data", "deadLetter": {"topic": "dead"}}
 
 
@@ -118,6 +119,7 @@ def of_streams_topics_and_users(seen: Seen) -> None:
 def of_sinks(seen: Seen) -> None:
     async def scenario(scene: Scene) -> None:
         world = scene.world
+        world.metrics = STARTED
         await scene.given("Kubeflow", errors=ERRORS)
         world.cluster.change_spec(TOPIC, retention={"messageExpiry": "1h"})
         (application,) = scene.launchers.applications()
@@ -165,6 +167,7 @@ def of_sources(seen: Seen) -> None:
 
 def of_sinks_of_topics(seen: Seen) -> None:
     async def scenario(scene: Scene) -> None:
+        scene.world.metrics = STARTED
         entry = {"name": "lake", "type": "Console", "spark": {"launcher": "Native"}}
         source = {"name": "made", "type": "Random", "random": {}, "checkpoint": {"volume": {}}}
         await given_all(scene.world, sinks=[entry], sources=[source])

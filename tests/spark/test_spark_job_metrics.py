@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -9,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from iggy_operator.figures import START_PREFIX, START_SOURCES, start_sources
+from iggy_operator.program.broker_metrics import read_metrics
 from iggy_spark import options
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.job_starts import SOURCES, Start
@@ -132,6 +135,9 @@ def test_a_running_job_serves_its_figures(topic: Topic, tmp_path: Path) -> None:
         wait_until(lambda: value(port, committed), "no batch is done", PROCESS_S)
         assert value(port, "iggy_sink_up") == 1
         assert value(port, "iggy_sink_rows_total", result="written") == 30
+        lines = asyncio.run(read_metrics(f"127.0.0.1:{port}", START_PREFIX))  # as the operator
+        assert start_sources(lines) == ["settings"]
+        assert START_SOURCES == SOURCES
         topic.send(1, documents(0, 5))
         rows = partial(value, port, "iggy_sink_rows_total", result="written")
         wait_until(lambda: rows() == 35, "the new rows are not counted", PROCESS_S)

@@ -14,6 +14,7 @@ from iggy_operator.objects import ref_of
 from iggy_operator.resources import CONNECTORS
 from iggy_operator.units import time_text
 
+POD_IP = "10.0.0.8"
 GRACE = "fake/grace"  # a deleted pod ends a round later, as its process does
 DRIVER = "spark-kubernetes-driver"
 KUBEFLOW = "SparkApplication.sparkoperator.k8s.io"
@@ -146,7 +147,7 @@ class FakeLaunchers:
             status["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
             return
         status["state"] = self._running()
-        pod["status"]["phase"] = "Running"
+        pod["status"] |= {"phase": "Running", "podIP": POD_IP}
         self.started.append(pod["metadata"]["uid"])
 
     def _running(self) -> dict[str, Any]:

@@ -54,7 +54,9 @@ class OperatorWorld:
         self._connect = connect or self.broker.connect
         self.product = RELEASE
         self.metrics: list[str] | None = None
-        """Lines of the broker's metrics; None: they do not come."""
+        """Lines of the metrics of brokers and drivers; None: they do not come."""
+        self.asked: list[str] = []
+        """Addresses whose metrics were asked for."""
         self.passes: Passes
         self.queue: WorkQueue[Ref]
         self.cluster.watchers.append(lambda ref, value: self.watched(ref, value))
@@ -77,6 +79,7 @@ class OperatorWorld:
 
     async def read_metrics(self, address: str, prefix: str) -> list[str]:
         """Those that a test has set."""
+        self.asked.append(address)
         if self.metrics is None:
             raise FiguresError(f"http://{address}/metrics: nobody is there")
         return [line for line in self.metrics if line.startswith(prefix)]

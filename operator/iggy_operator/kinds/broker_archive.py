@@ -26,7 +26,7 @@ from iggy_operator.kinds import broker_children as children
 from iggy_operator.kinds.archive_report import ArchiveFacts, archives
 from iggy_operator.kinds.common import World
 from iggy_operator.names import CA_KEY
-from iggy_operator.objects import age_order, status_of
+from iggy_operator.objects import address_of, age_order
 from iggy_operator.reasons import Reason
 from iggy_operator.resources import Broker
 
@@ -107,8 +107,7 @@ async def _missing(
 
 
 async def _figures(world: World, pod: Object) -> ArchiveFigures:
-    host = str(status_of(pod).get("podIP", ""))
-    if not host:
+    address = address_of(pod, MONITORING_PORT)
+    if address is None:
         raise FiguresError("its pod has no address yet")
-    address = f"[{host}]:{MONITORING_PORT}" if ":" in host else f"{host}:{MONITORING_PORT}"
     return archive_figures(await world.read_metrics(address, PREFIX))

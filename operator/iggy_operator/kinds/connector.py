@@ -19,6 +19,7 @@ from iggy_operator.kinds import (
     connector_report,
     connector_targets,
     sink_letters,
+    sink_start,
 )
 from iggy_operator.kinds.common import Release, Verdict, World
 from iggy_operator.kinds.connector_objects import Found
@@ -134,6 +135,9 @@ async def _bring_in_line(
         else place.incarnation or None,
         was_lost=was_there and found.application is None,
     )  # fmt: skip
+    if isinstance(connector, Sink):
+        start = await sink_start.look(world, found.driver, old.get("start") or {})
+        facts = replace(facts, start=start)
     facts = await _with_progress(world, place, facts, old)
     verdict = connector_report.verdict(facts, old, now_s=world.clock.now_s())
     return replace(verdict, has_acted=letters.is_made)

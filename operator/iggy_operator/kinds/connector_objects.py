@@ -12,7 +12,13 @@ from iggy_operator.kinds.common import World
 from iggy_operator.launchers.choice import RESOURCE_TYPES, Launcher
 from iggy_operator.launchers.pods import DRIVER
 from iggy_operator.launchers.secrets import mounted
-from iggy_operator.launchers.states import Reading, read_apache, read_kubeflow, read_native
+from iggy_operator.launchers.states import (
+    Reading,
+    read_apache,
+    read_kubeflow,
+    read_native,
+    running_since,
+)
 from iggy_operator.launchers.steps import Stop
 from iggy_operator.objects import is_owned, ref_of, uid_of
 from iggy_operator.reasons import Reason
@@ -111,12 +117,8 @@ def _read(application: Object, pods: list[Object] | Any, connector: Connector) -
 
 def _running_s(pods: Any, now_s: float) -> float:
     """How long the driver runs without a break."""
-    for pod in pods:
-        for status in (pod.get("status") or {}).get("containerStatuses") or ():
-            started = ((status.get("state") or {}).get("running") or {}).get("startedAt")
-            if status.get("name") == DRIVER and started:
-                return now_s - time_of(started)
-    return 0
+    since = next(filter(None, map(running_since, pods)), "")
+    return now_s - time_of(since) if since else 0
 
 
 def _since_s(application: Object) -> float:

@@ -68,6 +68,8 @@ class Facts:
     """Of the consumer group: the job is one."""
     letters: Mapping[str, Any] | None = None
     """What is known of the topic of the dead letters; None: nothing new."""
+    start: Mapping[str, Any] | None = None
+    """What said where the driver began; None: nothing new."""
     trouble: BrokerError | None = None
     """Why there is no progress to show."""
 
@@ -220,6 +222,8 @@ def _fields(facts: Facts, old: Mapping[str, Any]) -> dict[str, Any]:
     }
     if facts.progress is not None:
         fields["progress"] = dict(facts.progress)
+    if facts.start is not None:
+        fields["start"] = dict(facts.start)
     if job.dead_letters is None:
         fields["deadLetters"] = None
     elif facts.letters is not None:

@@ -151,7 +151,8 @@ def _row(name: str, there: Entry | None, problem: Condition | None) -> dict[str,
     status = status_of(there.value)
     state = status.get("application", {}).get("state")
     lag = status.get("progress", {}).get("lagMessages")
-    seen = {"state": state, "lagMessages": lag}
+    start_by = status.get("start", {}).get("by")
+    seen = {"state": state, "lagMessages": lag, "startBy": start_by}
     return row | {field: value for field, value in seen.items() if value is not None}
 
 

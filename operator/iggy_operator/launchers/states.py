@@ -284,6 +284,13 @@ def pod_trouble(pod: Mapping[str, Any]) -> str:
     return ""
 
 
+def running_since(pod: Mapping[str, Any]) -> str:
+    """When its driver was started; empty if none runs in it."""
+    container = _container((pod.get("status") or {}).get("containerStatuses") or ())
+    running = (container.get("state") or {}).get("running") or {}
+    return str(running.get("startedAt") or "")
+
+
 def _container(statuses: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return next((status for status in statuses if status.get("name") == DRIVER), {})
 

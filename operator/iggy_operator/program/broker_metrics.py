@@ -1,4 +1,4 @@
-"""Some lines of a broker's metrics, read by HTTP. They need no login and hold no message."""
+"""Some lines of the metrics of a broker or a driver, read by HTTP without a login."""
 
 from typing import Final
 
