@@ -1,4 +1,4 @@
-"""Settings of stored data: durability, segments, limits, what is left out."""
+"""Settings of stored data: durability, segments, limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from iggy_broker.config_keys import Section, Setting
 from iggy_broker.config_values import SECOND_US, UNLIMITED, Secret
 
 SYNC_BYTES_DEFAULT: Final = 1 << 20
-ENTRIES_MAX: Final = 10_000_000  # messages that one partition knows
 
 _COUNT_MAX: Final = (1 << 32) - 1
 
@@ -225,37 +224,3 @@ class TopicDefaults(Section, frozen=True):
         bool,
         flag("Remove them. Off: a topic may grow beyond its size."),
     ] = True
-
-
-class MessageDeduplication(Section, frozen=True):
-    """Messages that a partition was sent before, by their ids, are left out."""
-
-    enabled: Annotated[
-        bool,
-        flag("Leave them out. Costs memory and time for every message: for topics that need it."),
-    ] = False
-    topics: Annotated[
-        str,
-        Setting(
-            values.text,
-            "Which topics: patterns of stream/topic with * and ?, and commas between them.",
-        ),
-    ] = "*/*"
-    max_entries: Annotated[
-        int,
-        Setting(
-            values.whole(0, ENTRIES_MAX),
-            "How many of a partition's newest messages are known, some 200 bytes each; 0 is the "
-            "most there can be.",
-        ),
-    ] = 10_000
-    expiry_us: Annotated[
-        int,
-        Setting(
-            values.duration,
-            "How long a message is known, by the broker's clock; 0: as long as it is among the "
-            "newest.",
-            name="expiry",
-            show=values.show_duration,
-        ),
-    ] = 60 * SECOND_US

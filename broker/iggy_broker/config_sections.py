@@ -13,13 +13,13 @@ from typing import Annotated, Final
 from iggy_broker import config_values as values
 from iggy_broker.config_data import (
     Encryption,
-    MessageDeduplication,
     PartitionDefaults,
     Recovery,
     SegmentDefaults,
     TopicDefaults,
     flag,
 )
+from iggy_broker.config_deduplication import MessageDeduplication
 from iggy_broker.config_http import Http
 from iggy_broker.config_keys import Key, Section, Setting, keys_of
 from iggy_broker.config_maintenance import DataMaintenance

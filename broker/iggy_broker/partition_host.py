@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from iggy_broker.config_data import ENTRIES_MAX, MessageDeduplication
+from iggy_broker.config_deduplication import ENTRIES_MAX, MessageDeduplication, TopicWindow
 from iggy_broker.config_sections import System
 from iggy_broker.errors import Reject
 from iggy_broker.logs import Note
@@ -230,7 +230,12 @@ class OwnedPartitions:
 
 def window_of(settings: MessageDeduplication, stream: str, topic: str) -> WindowOptions | None:
     """How long messages of a topic are known; None: they are not. By the names of its first use."""
-    patterns = (pattern.strip() for pattern in settings.topics.split(","))
-    if not settings.enabled or not any(fnmatchcase(f"{stream}/{topic}", one) for one in patterns):
+    if not settings.enabled:
         return None
-    return WindowOptions(settings.max_entries or ENTRIES_MAX, settings.expiry_us or None)
+    name = f"{stream}/{topic}"
+    for one in (*settings.windows, TopicWindow(settings.topics)):
+        if any(fnmatchcase(name, pattern) for pattern in one.patterns):
+            entries = settings.max_entries if one.max_entries is None else one.max_entries
+            age_us = settings.expiry_us if one.expiry_us is None else one.expiry_us
+            return WindowOptions(entries or ENTRIES_MAX, age_us or None)
+    return None

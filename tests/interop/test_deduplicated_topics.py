@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ SETTINGS = {
     "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true",
     "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_TOPICS": "other/*, s/once",
     "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_EXPIRY": "0",
+    "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_WINDOWS": json.dumps(
+        [{"topics": "s/few", "max_entries": 3}, {"topics": "s/brief", "expiry": "1 us"}]
+    ),
 }
 
 
@@ -30,7 +34,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         with broker.client() as client:
             client.create_stream("s")
             client.create_topic("s", "once", PARTITIONS)
-            client.create_topic("s", "all", 1)
+            for topic in ("all", "few", "brief"):
+                client.create_topic("s", topic, 1)
         yield broker
         assert broker.stop() == 0, broker.text()
         assert not warnings(broker)
@@ -77,3 +82,22 @@ def test_our_client_says_when_nothing_was_new_also_after_a_kill(broker: BrokerPr
             assert client.send("s", "once", target, sent) is None
             assert client.send("s", "once", target, [Message(b"c", id=9)]) is not None
             assert read_all(client, "s", "once", partition) == [b"a", b"b", b"c"]
+
+
+def test_each_topic_has_its_window_also_after_a_kill(broker: BrokerProcess) -> None:
+    def again(topic: str, *ids: int) -> bool:
+        """Whether all of them were known."""
+        batch = [Message(b"x", id=id_) for id_ in ids]
+        with broker.client() as client:
+            return client.send("s", topic, Partitioning.partition(0), batch) is None
+
+    for topic in ("once", "few", "brief"):
+        assert not again(topic, 1, 2, 3, 4)
+    for _ in range(2):
+        assert again("once", 1, 2, 3, 4)
+        assert again("few", 2, 3, 4)
+        assert not again("brief", 4), "a microsecond ago"
+        broker.kill()
+        broker.start()
+    assert not again("few", 1), "the fourth newest"
+    assert not again("few", 2), "1 has taken its place"
