@@ -11,7 +11,7 @@ import pytest
 from bson.decimal128 import Decimal128
 
 import mongo_cases
-from iggy_spark.sinks import mongo, mongo_documents
+from iggy_spark.sinks import mongo_bulk, mongo_documents
 from iggy_spark.sinks.base import Portion
 from mongo_cases import CollectionTarget, of_values, sent, write
 from played_mongo import PlayedMongo
@@ -156,11 +156,11 @@ def test_ids_of_a_field(server: PlayedMongo) -> None:
 def test_bulks_have_a_size(
     server: PlayedMongo, target: CollectionTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mongo, "BULK_ROWS_MAX", 2)
+    monkeypatch.setattr(mongo_bulk, "BULK_ROWS_MAX", 2)
     write(target, 6, size=6)
     assert sent(server) == [[0, 1], [2, 3], [4, 5]]
 
-    monkeypatch.setattr(mongo, "BULK_BYTES_MAX", 1)
+    monkeypatch.setattr(mongo_bulk, "BULK_BYTES_MAX", 1)
     server.writes.clear()
     write(target, 3, size=6)
     assert sent(server) == [[0], [1], [2]]

@@ -11,7 +11,7 @@ import mongo_cases
 from iggy_spark.errors import OptionError, SinkError
 from iggy_spark.payload import Payload
 from iggy_spark.sinks import mongo_server
-from mongo_cases import AWAY, INVALID, CollectionTarget, of_values, sent, write
+from mongo_cases import AWAY, INVALID, CollectionTarget, sent, write
 from played_mongo import CLOSED, LOST, Document, PlayedMongo
 from sink_cases import PlayedTask, declare, portions, wanted
 from tls_front import authority, tls_front
@@ -92,25 +92,6 @@ def test_a_server_that_does_not_say_which_index_is_asked(
 
     assert [bad.offset for bad in task.refusals] == [2]
     assert target.rows() == [(0, 0), (0, 1), (0, 3)]
-
-
-def test_the_last_message_of_an_id_stays_the_last(server: PlayedMongo) -> None:
-    """One that is put off, or refused, must not overtake or hold up others."""
-    target = CollectionTarget(server, id_from="Field", id_field="_id")
-    busy = [1]
-    taken = {"code": 11000, "keyPattern": {"_id": 1}, "errmsg": "another one was quicker"}
-
-    def judge(document: Document) -> Document | None:
-        if document["iggy_offset"] == 1:
-            return INVALID
-        return taken if busy and busy.pop() else None
-
-    server.judge = judge
-    task = write(target, 3, **of_values({"_id": "a"}, {"_id": "a"}, {"_id": "a"}))
-
-    assert server.collections["orders"]["a"]["iggy_offset"] == 2
-    assert [bad.offset for bad in task.refusals] == [1]
-    assert sent(server) == [[0, 1, 2], [0, 1, 2], [2]]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A MongoDB played by a test: the wire protocol on real sockets, collections in memory.
 
 It knows OP_MSG, and OP_QUERY for the first hello, as MongoDB documents them; the commands hello,
-ping, listCollections, find by id, insert, update; and logins by SCRAM-SHA-256 (RFC 7677).
+ping, listCollections, find, insert, update; and logins by SCRAM-SHA-256 (RFC 7677).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import bson
 
+from played_mongo_filters import matches
 from threaded_server import ThreadedServer
 
 Document = dict[str, Any]
@@ -42,7 +43,7 @@ class PlayedMongo(ThreadedServer):
 
     `faults` are for the next writes, one each: LOST, CLOSED, or fields of the answer, such as
     {"ok": 0, "code": 189}. `judge` may refuse a document, with fields of a write error. `login` is
-    the user and the password that is asked for.
+    the user and the password that is asked for. `history` has every document as it was written.
     """
 
     def __init__(self) -> None:
@@ -52,6 +53,7 @@ class PlayedMongo(ThreadedServer):
         self.judge: Callable[[Document], Document | None] = lambda document: None
         self.login: tuple[str, str] | None = None
         self.writes: list[Document] = []
+        self.history: list[Document] = []
         self._lock = threading.Lock()
         server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _handler(self))
         server.daemon_threads = True
@@ -82,8 +84,7 @@ class PlayedMongo(ThreadedServer):
             return {"cursor": cursor, "ok": 1}
         if name == "find":
             kept = self.collections.get(command["find"], {})
-            wanted = command["filter"]["_id"]
-            found = [{"_id": wanted}] if wanted in kept else []
+            found = [one for one in kept.values() if matches(one, command["filter"])]
             return {"cursor": {"id": 0, "ns": "x.y", "firstBatch": found}, "ok": 1}
         if name not in ("insert", "update"):
             return {"ok": 1}
@@ -103,24 +104,31 @@ class PlayedMongo(ThreadedServer):
         done = 0
         for index, item in enumerate(command["documents" if name == "insert" else "updates"]):
             document = item if name == "insert" else item["u"]
-            wrong = self.judge(document)
-            if wrong is None and name == "insert" and document["_id"] in kept:
-                wrong = {
-                    "code": 11000,
-                    "keyPattern": {"_id": 1},
-                    "errmsg": "E11000 duplicate key error collection: shop.orders index: _id_",
-                }
+            assert name == "insert" or item["upsert"] is True
+            wrong = self.judge(document) or _refused(kept, document, item.get("q"))
             if wrong is not None:
                 errors.append({"index": index, **wrong})
                 if command["ordered"]:
                     break
                 continue
-            if name == "update":
-                assert item["upsert"] is True
-                assert item["q"] == {"_id": document["_id"]}
             kept[document["_id"]] = document
+            self.history.append(document)
             done += 1
         return {"n": done, "nModified": 0, "ok": 1} | ({"writeErrors": errors} if errors else {})
+
+
+def _refused(kept: Document, document: Document, wanted: Document | None) -> Document | None:
+    """Of an insert, or of a replacement that inserts where it finds nothing: the id is there."""
+    id_ = document["_id"]
+    if id_ not in kept or (wanted is not None and matches(kept[id_], wanted)):
+        assert wanted is None or wanted["_id"] == id_
+        return None
+    return {
+        "code": 11000,
+        "keyPattern": {"_id": 1},
+        "keyValue": {"_id": id_},
+        "errmsg": "E11000 duplicate key error collection: shop.orders index: _id_",
+    }
 
 
 class Scram:

@@ -1,44 +1,35 @@
 """Documents in a collection of MongoDB, by bulk writes.
 
 What makes it exactly once: a document's id is its message's place in the topic, so that what is
-written again is there already. A bulk is judged document by document.
+written again is there already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from bson.raw_bson import RawBSONDocument
-from pymongo import InsertOne, ReplaceOne
 from pymongo.collection import Collection
-from pymongo.errors import BulkWriteError, OperationFailure
+from pymongo.errors import OperationFailure
 
 from iggy_spark import blocks, schema
 from iggy_spark.errors import OptionError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.payload import Payload
-from iggy_spark.retry import Retry, TransientError
+from iggy_spark.retry import Retry
 from iggy_spark.sinks import mongo_server
-from iggy_spark.sinks.base import Portion, Refusal, Spans, Task, Written
+from iggy_spark.sinks.base import Portion, Spans, Task, Written
 from iggy_spark.sinks.documents import field_values
-from iggy_spark.sinks.mongo_documents import ID, BsonDocuments, Value, encoded
+from iggy_spark.sinks.mongo_bulk import Bulk
+from iggy_spark.sinks.mongo_documents import ID, INCARNATION, BsonDocuments, Value, encoded
 from iggy_spark.sinks.mongo_server import Document
 from iggy_spark.sinks.rows import METADATA, table_fields
 from iggy_spark.sinks.web import checked
-from iggy_spark.sinks.web_chunks import Refused, runs
+from iggy_spark.sinks.web_chunks import Refused
 
-BULK_BYTES_MAX: Final = 16_000_000
-BULK_ROWS_MAX: Final = 5_000
-DUPLICATE: Final = frozenset({11000, 11001, 12582})
 UNAUTHORIZED: Final = 13
 NO_PLAIN_COLLECTION: Final = ("view", "timeseries")
-_NAMES: Final = {
-    11000: "DuplicateKey",
-    121: "DocumentValidationFailure",
-    10334: "BSONObjectTooLarge",
-}
 _ID_TYPES = {"STRING", "TINYINT", "SMALLINT", "INT", "BIGINT"}
 
 
@@ -61,7 +52,7 @@ class MongoSink:
     @property
     def exactly_once(self) -> bool:
         """With ids of our own. With those of a field a message that is repeated replaces itself,
-        and others of its id, until they follow.
+        and messages of its id from other partitions.
         """
         return self._settings.id_from == "Offset"
 
@@ -122,16 +113,19 @@ class MongoSink:
         target: Collection[Document],
         portion: Portion,
         documents: BsonDocuments,
-    ) -> _Bulk:
+    ) -> Bulk:
+        known = portion.messages  # dead letters on their way back have other places than ours
         offsets: list[int] = portion.rows.column("iggy_offset").to_pylist()
-        bulk = _Bulk(target, self._settings, self._retry, offsets)
         ids: Sequence[Value]
+        own: dict[str, Value] = {}
         if self._settings.id_field is None:
-            known = portion.messages  # dead letters on their way back have other places than ours
             ids = [f"{known.incarnation}-{known.partition}-{offset}" for offset in offsets]
         else:
             ids = field_values(self._payload, self._settings.id_field)(portion.rows)
+            own = {INCARNATION: known.incarnation}
+        bulk = Bulk(target, self._settings, self._retry, known, offsets, ids)
         for row, (id_, fields) in enumerate(zip(ids, documents.of(portion.rows), strict=True)):
+            fields.update(own)
             found = _made(id_, fields, is_own=self._settings.id_field is not None)
             if isinstance(found, Refused):
                 bulk.refused[row] = found
@@ -172,106 +166,3 @@ def _made(id_: Value, fields: dict[str, Value], *, is_own: bool) -> RawBSONDocum
     if ID in fields and fields[ID] != id_:
         return Refused("OwnId", f"the message has a field {ID} of its own: name it as idField")
     return encoded(id_, fields)
-
-
-@dataclass(slots=True)
-class _Bulk:
-    """The documents of a portion on their way."""
-
-    target: Collection[Document]
-    settings: blocks.Mongo
-    retry: Retry
-    offsets: list[int]
-    documents: dict[int, RawBSONDocument] = field(default_factory=dict)  # by row
-    refused: dict[int, Refused] = field(default_factory=dict)  # by row
-
-    def send(self) -> list[Refusal]:
-        """Write all; the refusals, when everything else is there."""
-        rows = list(self.documents)
-        sizes = [len(found.raw) for found in self.documents.values()]
-        for first, end in runs(sizes, bytes_max=BULK_BYTES_MAX, rows_max=BULK_ROWS_MAX):
-            self._part(rows[first:end])
-        return [
-            Refusal(self.offsets[row], "write", reason.kind, reason.message)
-            for row, reason in sorted(self.refused.items())
-        ]
-
-    def _part(self, rows: list[int]) -> None:
-        """One bulk, until each document is written or refused."""
-        waiting = rows
-
-        def work() -> None:
-            nonlocal waiting
-            while waiting:
-                waiting, reason = self._once(waiting)
-                if reason:
-                    raise TransientError(f"{mongo_server.shown(self.settings)}: {reason}")
-
-        self.retry.call(work, what="mongo")
-
-    def _once(self, rows: list[int]) -> tuple[list[int], str]:
-        """Send; the rows that must be sent again, and why, if there was trouble."""
-        operations = [self._operation(self.documents[row]) for row in rows]
-        try:
-            mongo_server.called(
-                self.settings,
-                lambda: self.target.bulk_write(operations, ordered=not self._is_ours),
-            )
-        except BulkWriteError as error:
-            return self._judge(error, rows)
-        return [], ""
-
-    @property
-    def _is_ours(self) -> bool:
-        return self.settings.id_field is None
-
-    def _operation(self, document: RawBSONDocument) -> InsertOne[Any] | ReplaceOne[Any]:
-        if self._is_ours:
-            return InsertOne(document)
-        return ReplaceOne({ID: document[ID]}, document, upsert=True)
-
-    def _judge(self, error: BulkWriteError, rows: list[int]) -> tuple[list[int], str]:
-        again: list[int] = []
-        reason = ""
-        last = len(rows)
-        for found in error.details.get("writeErrors", []):
-            row, code = rows[found["index"]], found.get("code")
-            last = found["index"] + 1
-            is_there = code in DUPLICATE and self._is_there(found, row)
-            if mongo_server.is_transient(code) or (is_there and not self._is_ours):
-                again.append(row)
-                reason = reason or _words(found)
-            elif not is_there:
-                self.refused[row] = Refused(_NAMES.get(code, f"Code{code}"), _words(found))
-        if not self._is_ours:  # in order: what stands behind the first error was not tried
-            again += rows[last:]
-        concerns = error.details.get("writeConcernErrors", [])
-        if concerns:  # perhaps on one server only: what is there already is no error
-            return _without(rows, self.refused), _words(concerns[0])
-        return again, reason
-
-    def _is_there(self, error: Mapping[str, Any], row: int) -> bool:
-        """Whether a duplicate is one of the id, and not of a unique index of somebody's own."""
-        pattern = error.get("keyPattern")
-        if pattern is not None:
-            return list(pattern) == [ID]
-        if " index: " in str(error.get("errmsg")):
-            return "index: _id_ " in f"{error['errmsg']} "
-        known = {ID: self.documents[row][ID]}  # it does not say: some that speak the protocol
-        found = mongo_server.called(self.settings, lambda: self.target.find_one(known, {ID: 1}))
-        return found is not None
-
-
-def _without(rows: list[int], refused: Mapping[int, Refused]) -> list[int]:
-    """The rows that are not refused."""
-    return [row for row in rows if row not in refused]
-
-
-def _words(error: Mapping[str, Any]) -> str:
-    """The server's own words; of a validator with what it misses."""
-    parts = [
-        str(error.get("code", "")),
-        str(error.get("errmsg", "")),
-        str(error.get("errInfo") or ""),
-    ]
-    return " ".join(" ".join(parts).split())[: mongo_server.TEXT_CHARS_MAX]

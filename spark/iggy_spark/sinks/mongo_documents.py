@@ -35,6 +35,7 @@ from iggy_spark.sinks.web_chunks import Refused
 
 DOCUMENT_BYTES_MAX: Final = 16 << 20  # of a MongoDB document
 ID: Final = "_id"
+INCARNATION: Final = "iggy_incarnation"  # of the topic; only where ids are those of a field
 
 Value = Any
 Convert = Callable[[Value], Value]
