@@ -70,6 +70,8 @@ class Files(Part, frozen=True):
     path: Text
     format: Literal["Parquet", "Orc", "Json", "Csv", "Text"] = "Parquet"
     partition_by: Columns = []
+    list_batches: bool = False
+    """Write a list of the files of each batch, see `sinks.batch_lists`."""
     s3: S3 = S3()
 
 

@@ -183,11 +183,12 @@ class Job:
         options = replace(self._options, selection=Selection((topic,)))
         found = Connection(options).topic_state()
         covered = self._sink.prepare(str(found.incarnation))
-        run = replace(run, options=options, found=found, covered=covered, letters=True)
-        self._query(spark, run)
+        again = replace(run, options=options, found=found, covered=covered, letters=True)
+        self._query(spark, again)
         if not self._stop.asked:
             run.checkpoint.remember_redriven(request.request)
             self._reporter.event("redriven", request=request.request)
+            self._sink.prepare(run.incarnation)
 
     def _query(self, spark: SparkSession, run: Run) -> None:
         name, moved = self._config.name, self._sign.moved

@@ -2,14 +2,12 @@
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.client import BaseClient
 
 from files_cases import INCARNATION, PAYLOAD, PlayedTask, offsets_of, portions, sink, wanted
 from iggy_spark import blocks, s3
@@ -18,56 +16,12 @@ from iggy_spark.offsets import OffsetRange
 from iggy_spark.retry import Policy, Retry
 from iggy_spark.sinks.base import without
 from iggy_spark.sinks.files import FilesSink
+from killed_writes import Requests, killed_at
 from lakes import BucketLake, block_of
 from object_store import ObjectStore, running_object_store
 
 SPAN = wanted(0, 10)
 WHOLE = {0: ((0, 10),)}
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nobody handles it, and nothing runs after it but the next start."""
-
-
-class Requests:
-    """Counts requests to the store; `before` the one of a number something happens."""
-
-    def __init__(self) -> None:
-        self.made = 0
-        self.before: dict[int, Callable[[], None]] = {}
-        self.is_dead = False
-
-    def die(self) -> None:
-        self.is_dead = True
-        raise Killed
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        real = BaseClient._make_api_call
-
-        def call(client: BaseClient, name: str, values: dict[str, Any]) -> Any:
-            if self.is_dead:
-                raise Killed
-            number, self.made = self.made, self.made + 1
-            if hook := self.before.pop(number, None):
-                hook()
-            return real(client, name, values)
-
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(BaseClient, "_make_api_call", call)
-            yield
-
-
-def killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Run something that is killed when it has made so many requests; False: it made no more."""
-    requests = Requests()
-    requests.before[number] = requests.die
-    with requests.counted():
-        try:
-            work()
-        except Killed:
-            return True
-    return False
 
 
 def write(target: FilesSink, *spans: OffsetRange) -> Callable[[], object]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from clickhouse import ClickHouse, Engine
@@ -70,10 +69,14 @@ ALL = every(p0=SENT, p1=1)
 def test_files(spark: SparkSession, topic: Topic, tmp_path: Path, bucket: BucketLake) -> None:
     Shown("files", topic, tmp_path).carry(spark, "files", bucket.settings())
 
-    found = ds.dataset(
-        [str(path) for path in bucket.local().rglob("iggy_date=*/*.orc")], format="orc"
-    )
-    assert places(found.to_table()) == ALL
+    page = (ROOT / "docs" / "sinks" / "files.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    program = program.replace("fs.S3FileSystem()", "fs.LocalFileSystem()")
+    names: Value = {}
+    exec(program.replace("lake/orders", str(bucket.local())), names)
+    assert places(names["orders"].to_table()) == ALL
+    (last,) = (name for name in bucket.files() if name.startswith("_batches/"))
+    assert names["last"] == str(bucket.local() / last)
 
 
 def test_delta(spark: SparkSession, topic: Topic, tmp_path: Path, store: ObjectStore) -> None:

@@ -22,11 +22,14 @@ FIELDS = table_fields(PAYLOAD)
 MONTHS = [1, 2, 1, None, 12]
 
 
-def sink(lake: Lake, *partition_by: str) -> FilesSink:
-    made = FilesSink(
-        blocks.Files(lake.path, partition_by=list(partition_by), s3=block_of(lake.connection)),
-        PAYLOAD,
+def sink(lake: Lake, *partition_by: str, list_batches: bool = False) -> FilesSink:
+    block = blocks.Files(
+        lake.path,
+        partition_by=list(partition_by),
+        list_batches=list_batches,
+        s3=block_of(lake.connection),
     )
+    made = FilesSink(block, PAYLOAD)
     made.check()
     return made
 

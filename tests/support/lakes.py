@@ -82,6 +82,7 @@ class FolderLake:
 
 class BucketLake:
     def __init__(self, store: ObjectStore, folder: Path) -> None:
+        self.store = store
         self.client = store.client()
         self.bucket = store.common_bucket
         self.prefix = f"lakes/{next(_numbers)}"

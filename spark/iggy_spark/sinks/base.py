@@ -114,7 +114,7 @@ class Sink(Protocol):
         """
 
     def prepare(self, incarnation: str) -> Mapping[int, Spans]:
-        """Once, in the driver, before the first batch: finish what a crash left half done.
+        """In the driver, before the first batch of a topic: finish what a crash left half done.
 
         Returns what the target already holds of this incarnation, per partition.
         """

@@ -73,11 +73,18 @@ class BucketPlace:
                 self._bucket.abort(staged)  # of a range that has appeared: an earlier attempt
         return dropped
 
-    def names(self) -> Iterator[str]:
-        """Names of all objects below the prefix."""
-        for key in self._bucket.list_keys():
-            if not key.startswith(WORK):
-                yield key.rpartition("/")[2]
+    def files(self) -> Iterator[str]:
+        """Keys of all objects below the prefix."""
+        return (key for key in self._bucket.list_keys() if not key.startswith(WORK))
+
+    def newest(self, beginning: str) -> bytes | None:
+        """The content of the last of some objects, by name."""
+        last = max(self._bucket.list_keys(beginning), default=None)
+        return None if last is None else self._bucket.get(last)
+
+    def put(self, place: str, data: bytes) -> None:
+        """One request."""
+        self._bucket.put_once(place, data)
 
     @contextmanager
     def attempt(self) -> Iterator[Path]:

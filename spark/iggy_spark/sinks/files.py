@@ -6,11 +6,12 @@ What makes it exactly once:
   lists its files, then they appear, then the note goes. After a crash `prepare` carries out what a
   note lists: a range is in the target with all its files or with none.
 - `prepare` reads from the names what is there already, so that a deleted checkpoint makes no
-  duplicates. The data itself stays the only record: there is no list that grows.
+  duplicates. The data itself stays the only record: there is no list that grows. Those of
+  `batch_lists` are for readers.
 
 How files wait and appear is a matter of the place: by renames in a `folder`, by uploads that are
-completed in a `bucket`. Everything of ours that is not data lies in `_iggy` and `_rejected`;
-readers skip such names.
+completed in a `bucket`. Everything of ours that is not data lies in `_iggy`, `_rejected`, `_empty`
+and `_batches`; readers skip such names.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from iggy_spark.errors import SinkError
 from iggy_spark.offsets import OffsetRange
 from iggy_spark.payload import Payload
 from iggy_spark.retry import Policy, Retry, TransientError
-from iggy_spark.sinks import file_names
+from iggy_spark.sinks import batch_lists, file_names
 from iggy_spark.sinks.base import Portion, Spans, Task, Written, merge
+from iggy_spark.sinks.batch_lists import BatchList, BatchLists
 from iggy_spark.sinks.bucket import BucketPlace
 from iggy_spark.sinks.file_formats import check_format
+from iggy_spark.sinks.file_names import FileName
 from iggy_spark.sinks.folder import FolderPlace
 from iggy_spark.sinks.range_files import RangeWriter, TemporaryFile, check_partition_by
 from iggy_spark.sinks.rows import rejected, table_fields
@@ -55,8 +58,19 @@ class Place(Protocol):
         Afterwards nothing of an earlier driver can appear. Raises OSError, StoreError, ValueError.
         """
 
-    def names(self) -> Iterator[str]:
-        """Names of all files that are there, without their folders. Raises OSError, StoreError."""
+    def files(self) -> Iterator[str]:
+        """Paths of all files that are there. Raises OSError, StoreError."""
+
+    def newest(self, beginning: str) -> bytes | None:
+        """The content of that file with the last name, of those whose paths begin so; None: there
+        is none. Raises OSError, StoreError.
+        """
+
+    def put(self, place: str, data: bytes) -> None:
+        """Let a small file appear, whole and durable. One that is there is the same.
+
+        Raises OSError, StoreError.
+        """
 
     def attempt(self) -> AbstractContextManager[Path]:
         """A local folder to write files to; it goes when the block ends with an error."""
@@ -98,6 +112,8 @@ class FilesSink:
             if s3.is_address(settings.path)
             else FolderPlace(Path(settings.path))
         )
+        self._incarnation = ""
+        self._lists: BatchLists | None = None  # in the driver, if they are wanted
 
     def check(self) -> None:
         """Write a file.
@@ -116,7 +132,10 @@ class FilesSink:
             self._asking(lambda: self._place.settle(incarnation), "cannot be put in order")
         except (OSError, ValueError, s3.StoreError) as error:
             raise self._failed("cannot be put in order", error) from error
-        return self.held(incarnation)
+        if not self._settings.list_batches:
+            return self.held(incarnation)
+        self._incarnation = incarnation
+        return self._reading(lambda: self._look_at_lists(incarnation))
 
     def _asking(self, work: Callable[[], T], what: str) -> T:
         """Carry something out that a store may put off."""
@@ -131,17 +150,32 @@ class FilesSink:
 
     def held(self, incarnation: str) -> Mapping[int, Spans]:
         """What is there, by the names of the files."""
+        return self._reading(lambda: self._spans(incarnation))
+
+    def _reading(self, work: Callable[[], T]) -> T:
         try:
-            return self._asking(lambda: self._spans(incarnation), "cannot be read")
+            return self._asking(work, "cannot be read")
         except (OSError, ValueError, s3.StoreError) as error:
             raise self._failed("cannot be read", error) from error
 
-    def _spans(self, incarnation: str) -> dict[int, Spans]:
+    def _look_at_lists(self, incarnation: str) -> dict[int, Spans]:
+        newest = self._place.newest(batch_lists.beginning(incarnation))
+        lists = BatchLists(None if newest is None else BatchList.decode(newest))
+        spans = self._spans(incarnation, lists.see)
+        self._lists = lists
+        return spans
+
+    def _spans(
+        self, incarnation: str, see: Callable[[str, FileName], None] | None = None
+    ) -> dict[int, Spans]:
+        """Per partition; `see` is told of each file with data."""
         spans: dict[int, list[tuple[int, int]]] = {}
-        for name in self._place.names():
-            found = file_names.parse(name)
+        for path in self._place.files():
+            found = file_names.parse(path.rpartition("/")[2])
             if found is not None and found.incarnation == incarnation:
                 spans.setdefault(found.partition, []).append((found.first, found.end))
+                if see is not None and not path.startswith((f"{REJECTED}/", f"{EMPTY}/")):
+                    see(path, found)
         return {partition: merge(found) for partition, found in sorted(spans.items())}
 
     def write_task(self, wanted: OffsetRange, portions: Iterable[Portion], task: Task) -> Written:
@@ -171,7 +205,15 @@ class FilesSink:
             wanted.end,
             rows=sum(file.rows for file in files if file.folder != REJECTED),
             size_bytes=sum(file.size_bytes for file in files),
+            details=self._to_list(places.values()),
         )
+
+    def _to_list(self, places: Iterable[str]) -> tuple[str, ...]:
+        """What the driver needs for a list: paths of files with data, as `Place.files` has them."""
+        if not self._settings.list_batches:
+            return ()
+        aside = (f"{REJECTED}/", f"{EMPTY}/")
+        return tuple(path.removeprefix("./") for path in places if not path.startswith(aside))
 
     def _write(self, attempt: Path, portions: Iterable[Portion]) -> list[TemporaryFile]:
         columns = (self._payload, self._settings.partition_by)
@@ -188,7 +230,20 @@ class FilesSink:
         return SinkError(f"files.path: {self._settings.path} {what}: {error}")
 
     def commit(self, results: Sequence[Written]) -> None:
-        """Nothing: the files are in place when their tasks are done."""
+        """The files are in place when their tasks are done; what is left is their list, if wanted.
+
+        Raises:
+            SinkError: the disk or the store says no; the batch is repeated, and listed then.
+        """
+        batch = None if self._lists is None else self._lists.of(results)
+        if self._lists is None or batch is None:
+            return
+        name, data = batch.name(self._incarnation), batch.encode()
+        try:
+            self._asking(lambda: self._place.put(name, data), "cannot be written")
+        except (OSError, s3.StoreError) as error:
+            raise self._failed("cannot be written", error) from error
+        self._lists.written(batch)
 
     def close(self) -> None:
         """Nothing is open between batches."""

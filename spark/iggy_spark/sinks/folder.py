@@ -47,12 +47,25 @@ class FolderPlace:
         shutil.rmtree(self._temporary)
         self._temporary.mkdir()
 
-    def names(self) -> Iterator[str]:
-        """Names of all files below the root."""
+    def files(self) -> Iterator[str]:
+        """Paths of all files below the root."""
         for folder, below, names in os.walk(self._root):
             if folder == str(self._root):
                 below[:] = [name for name in below if name != WORK]
-            yield from names
+            at = folder.removeprefix(str(self._root)).lstrip("/")
+            yield from (f"{at}/{name}" if at else name for name in names)
+
+    def newest(self, beginning: str) -> bytes | None:
+        """The content of the last of some files, by name."""
+        folder, _, start = beginning.rpartition("/")
+        names = [path.name for path in (self._root / folder).glob(f"{start}*")]
+        return (self._root / folder / max(names)).read_bytes() if names else None
+
+    def put(self, place: str, data: bytes) -> None:
+        """Written elsewhere, then renamed."""
+        temporary = self._temporary / uuid.uuid4().hex
+        write_durably(temporary, data)
+        self._rename_all(self._temporary, {temporary.name: place})
 
     @contextmanager
     def attempt(self) -> Iterator[Path]:
