@@ -104,7 +104,8 @@ class Job:
             retry=Retry(config.retry_policy, away=self._absence.tell),
             reach=self._options,
         )
-        self._metrics = JobMetrics(config.name)
+        per_partition = config.sink.metrics.per_partition
+        self._metrics = JobMetrics(config.name, per_partition=per_partition)
         self._sign = Sign(config.alive_file, interval_ms=config.interval_ms)
 
     def run(self) -> bool:

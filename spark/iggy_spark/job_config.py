@@ -64,6 +64,12 @@ class Errors(Retried, frozen=True, kw_only=True):
     dead_letter: DeadLetter | None = None
 
 
+class Metrics(Part, frozen=True):
+    """What the job's figures show beyond those that every sink has."""
+
+    per_partition: bool = False
+
+
 class SinkSpec(Spec, frozen=True, kw_only=True):
     """One sink."""
 
@@ -87,6 +93,7 @@ class SinkSpec(Spec, frozen=True, kw_only=True):
     transforms: list[Any] | dict[str, Any] = []  # noqa: RUF012
     errors: Errors = Errors()
     fail_on_data_loss: bool = True
+    metrics: Metrics = Metrics()
     lag: Any = None  # read by whoever starts the job
 
 

@@ -15,17 +15,29 @@ from prometheus_client import Counter, Gauge
 
 from iggy_spark.figures import Figures
 from iggy_spark.job_starts import SOURCES, Start
-from iggy_spark.outlook import Outlook
+from iggy_spark.outlook import Outlook, Standing
 
 RESULTS: Final = {"rows": "written", "filtered": "filtered", "dead": "dead"}
 """Counts of a batch, and what they are called in `iggy_sink_rows_total`."""
 
 
+PARTITIONS_MAX: Final = 1000
+"""That have figures of their own, by number: each is two series more for Prometheus to keep."""
+
+
 class JobMetrics(Figures):
     """All figures of one job."""
 
-    def __init__(self, name: str, *, clock: Callable[[], float] = monotonic) -> None:
-        """`name` is the sink's, with its namespace in front if it has one: `shop/orders.lake`."""
+    def __init__(
+        self,
+        name: str,
+        *,
+        per_partition: bool = False,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`name` is the sink's, with its namespace in front if it has one: `shop/orders.lake`.
+        `per_partition`: partitions have figures of their own, too.
+        """
         super().__init__("sink", name, other="target")
         self._clock = clock
         self._lag = self.gauge("lag_messages", "Messages that are there but not done.")
@@ -55,6 +67,7 @@ class JobMetrics(Figures):
             "mirror_failures", "Times that the broker could not be told how far the job is."
         )
         self._write_s = self.histogram("write_seconds", "Time of a batch in the target.")
+        self._partitions = _Partitions(self) if per_partition else None
         self.started(())
 
     @contextmanager
@@ -97,3 +110,38 @@ class JobMetrics(Figures):
         self._lag_s.set(outlook.lag_seconds)
         if outlook.headroom_ratio is not None:
             self._headroom.set(outlook.headroom_ratio)
+        if self._partitions is not None:
+            self._partitions.seen(outlook.partitions)
+
+
+class _Partitions:
+    """The figures of single partitions."""
+
+    def __init__(self, of: Figures) -> None:
+        self._of = of.of
+        labels = (*of.labels, "partition")
+        self._lag = Gauge(
+            "iggy_sink_partition_lag_messages",
+            "Messages of a partition that are there but not done.",
+            labels,
+            registry=of.registry,
+        )
+        self._next = Gauge(
+            "iggy_sink_partition_next_offset",
+            "First offset of a partition that is not done.",
+            labels,
+            registry=of.registry,
+        )
+        self._shown: set[int] = set()
+
+    def seen(self, partitions: Mapping[int, Standing]) -> None:
+        """Show these, and no others any more."""
+        shown = sorted(partitions)[:PARTITIONS_MAX]
+        for number in self._shown.difference(shown):
+            for gauge in (self._lag, self._next):
+                gauge.remove(*self._of.values(), str(number))
+        for number in shown:
+            where = {**self._of, "partition": str(number)}
+            self._lag.labels(**where).set(partitions[number].lag_messages)
+            self._next.labels(**where).set(partitions[number].next_offset)
+        self._shown = set(shown)

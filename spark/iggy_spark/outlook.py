@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from iggy_spark.connections import Connection
 from iggy_spark.errors import BrokerRefused, BrokerUnavailable, CorruptReply
@@ -19,6 +19,13 @@ CONTACT_MS: Final = 1000  # who asks has other things to do than to wait for a l
 PARTITIONS_MAX: Final = 64  # whose first unread message is looked at: those with the largest lag
 
 
+class Standing(NamedTuple):
+    """Where a job is in one partition."""
+
+    next_offset: int  # the first that is not done
+    lag_messages: int
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What was seen in one look."""
@@ -28,6 +35,7 @@ class Outlook:
     """Age of the oldest message that is not done; 0.0 if there is none."""
     headroom_ratio: float | None
     """Share of the topic's expiry that this message still has; None where messages never expire."""
+    partitions: Mapping[int, Standing] = field(default_factory=dict)
 
 
 class Lookout:
@@ -58,11 +66,11 @@ class Lookout:
             return None  # the query says so itself, when it needs the broker
 
     def _seen(self, committed: Mapping[int, int], found: TopicState) -> Outlook:
-        behind = {
-            number: end - committed.get(number, 0)
+        partitions = {
+            number: Standing(done := committed.get(number, 0), max(0, end - done))
             for number, end in found.ends.items()
-            if end > committed.get(number, 0)
         }
+        behind = {number: at.lag_messages for number, at in partitions.items() if at.lag_messages}
         worst = sorted(behind, key=lambda number: -behind[number])[:PARTITIONS_MAX]
         times = [self._taken_us(number, committed.get(number, 0)) for number in worst]
         known = [taken for taken in times if taken is not None]
@@ -70,7 +78,7 @@ class Lookout:
         headroom = None
         if found.expiry_us is not None:
             headroom = max(0.0, 1 - age_s * 1e6 / found.expiry_us)
-        return Outlook(sum(behind.values()), age_s, headroom)
+        return Outlook(sum(behind.values()), age_s, headroom, partitions)
 
     def _taken_us(self, partition: int, offset: int) -> int | None:
         """When the broker took the first message that is not done."""

@@ -110,6 +110,7 @@ def test_the_sink_job_takes_its_file(tmp_path: Path) -> None:
         payload={"format": "Json", "schema": "id BIGINT"},
         trigger={"interval": "30s"},
         lag={"warnMessages": 7},
+        metrics={"perPartition": True},
         spark={
             "podTemplate": LAKE_TEMPLATE,
             "driver": {"cores": 3, "memory": "2g"},
@@ -123,6 +124,7 @@ def test_the_sink_job_takes_its_file(tmp_path: Path) -> None:
     assert config.checkpoint == "/checkpoint/orders.lake"
     assert (config.sink.spark.driver.cores, config.sink.spark.driver.memory) == (3, "2048m")
     assert config.sink.spark.conf == {"spark.x": "1"}
+    assert config.sink.metrics.per_partition
     assert config.interval_ms == 30_000
     assert not config.available_now
 

@@ -10,13 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from iggy_operator.figures import START_PREFIX, START_SOURCES, start_sources
 from iggy_operator.program.broker_metrics import read_metrics
-from iggy_spark import options
+from iggy_spark import job_metrics, options
 from iggy_spark.job_metrics import JobMetrics
 from iggy_spark.job_starts import SOURCES, Start
 from iggy_spark.offsets import EARLIEST
-from iggy_spark.outlook import Lookout, Outlook
+from iggy_spark.outlook import Lookout, Outlook, Standing
 from iggy_spark.progress import COUNTS
 from iggy_spark.retry import AWAY_FAILURES, CAUSES
 from job_figures import figure
@@ -80,6 +82,30 @@ def test_what_said_where_a_run_begins_is_shown() -> None:
     assert found == {"checkpoint": 0, "target": 2, "group": 0, "settings": 1}
 
 
+def test_partitions_are_shown_where_that_is_wanted_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(job_metrics, "PARTITIONS_MAX", 2)
+    seen = {number: Standing(10 * number, number) for number in (3, 1, 2)}
+    plain, wide = JobMetrics("shop/orders.lake"), JobMetrics("shop/orders.lake", per_partition=True)
+
+    for metrics in (plain, wide):
+        metrics.seen(Outlook(6, 1.0, None, seen))
+
+    assert shown(plain, "next_offset") == shown(plain, "lag_messages") == {}
+    assert shown(wide, "next_offset") == {1: 10, 2: 20}
+    assert shown(wide, "lag_messages") == {1: 1, 2: 2}
+    wide.seen(Outlook(0, 0.0, None, {2: Standing(22, 0)}))  # the others are gone
+    assert shown(wide, "next_offset") == {2: 22}
+    assert shown(wide, "lag_messages") == {2: 0}
+
+
+def shown(metrics: JobMetrics, name: str) -> dict[int, float | None]:
+    """Partition → figure."""
+    found = {n: sample(metrics, f"partition_{name}", partition=str(n)) for n in range(9)}
+    return {number: figure for number, figure in found.items() if figure is not None}
+
+
 def test_headroom_stays_as_it_was_where_messages_never_expire() -> None:
     metrics = JobMetrics("shop/orders.lake")
 
@@ -106,13 +132,16 @@ def test_lag_and_headroom_are_those_of_the_oldest_message_that_is_not_done(topic
 
     assert seen is not None
     assert seen.lag_messages == 6
+    assert seen.partitions == {0: Standing(4, 6), 1: Standing(5, 0)}
     half_s = DAY_US / 2e6
     assert half_s - 60 < seen.lag_seconds <= half_s
     assert seen.headroom_ratio is not None
     assert 0.5 <= seen.headroom_ratio < 0.501
     assert lookout.look({0: 4, 1: 5}) is None  # not so soon
     clock[0] += 10
-    assert lookout.look({0: 10, 1: 5}) == Outlook(0, 0.0, 1.0)
+    assert lookout.look({0: 10, 1: 5}) == Outlook(
+        0, 0.0, 1.0, {0: Standing(10, 0), 1: Standing(5, 0)}
+    )
 
 
 def test_a_broker_that_is_away_is_not_waited_for(topic: Topic) -> None:
@@ -128,6 +157,7 @@ def test_a_running_job_serves_its_figures(topic: Topic, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     setup.value |= {"name": "shop/orders.lake", "once": False, "metricsPort": port}
+    setup.value["sink"]["metrics"] = {"perPartition": True}
     topic.send(0, documents(0, 30))
     process = start(setup)
     try:
@@ -135,6 +165,7 @@ def test_a_running_job_serves_its_figures(topic: Topic, tmp_path: Path) -> None:
         wait_until(lambda: value(port, committed), "no batch is done", PROCESS_S)
         assert value(port, "iggy_sink_up") == 1
         assert value(port, "iggy_sink_rows_total", result="written") == 30
+        wait_until(lambda: standing(port) == (30, 0), "its partition is not shown", PROCESS_S)
         lines = asyncio.run(read_metrics(f"127.0.0.1:{port}", START_PREFIX))  # as the operator
         assert start_sources(lines) == ["settings"]
         assert START_SOURCES == SOURCES
@@ -168,6 +199,7 @@ def test_a_job_whose_target_is_away_does_not_look_well(topic: Topic, tmp_path: P
             topic.send(0, documents(30, 35))
             wait_until(lambda: up() == 0, "it looks well without its target", PROCESS_S)
             assert written() == 30
+            assert standing(port) == (None, None)
 
             search.faults.clear()
             wait_until(lambda: (written(), up()) == (35, 1), "it does not recover", PROCESS_S)
@@ -176,6 +208,14 @@ def test_a_job_whose_target_is_away_does_not_look_well(topic: Topic, tmp_path: P
         finally:
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=PROCESS_S)
+
+
+def standing(port: int) -> tuple[float | None, float | None]:
+    """Next offset and lag of partition 0."""
+    return (
+        value(port, "iggy_sink_partition_next_offset", partition="0"),
+        value(port, "iggy_sink_partition_lag_messages", partition="0"),
+    )
 
 
 def value(port: int, name: str, **labels: str) -> float | None:

@@ -13,6 +13,7 @@ import yaml
 from chart_values import CHARTS
 from iggy_spark.figures import Figures
 from iggy_spark.job_metrics import JobMetrics
+from iggy_spark.outlook import Outlook, Standing
 from iggy_spark.source_metrics import SourceMetrics
 
 RULES = sorted((CHARTS / "iggy-operator" / "files" / "alerts").glob("*.yaml"))
@@ -29,7 +30,9 @@ def rules_of(path: Path) -> list[dict[str, Any]]:
 
 def sink_metrics() -> dict[str, tuple[str, ...]]:
     """What a sink's driver serves, as Prometheus calls it, with the labels of each."""
-    return _served(JobMetrics("shop/orders.lake"))
+    metrics = JobMetrics("shop/orders.lake", per_partition=True)
+    metrics.seen(Outlook(0, 0.0, None, {0: Standing(0, 0)}))
+    return _served(metrics)
 
 
 def source_metrics() -> dict[str, tuple[str, ...]]:
