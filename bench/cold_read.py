@@ -10,14 +10,21 @@ last the official client does so, 1,000 a poll. Blocks that are kept in memory a
 the topic is larger than they may be. Messages are random bytes: a store that compresses has nothing
 to do with them.
 
-Beside them, in the same turns, the ceiling: what the store alone gives of the same objects to a
-bare reader that throws the bytes away. Of a folder by `preadv` into one piece of memory, of a
-bucket by ranges over plain sockets, as many and as long as the broker's, by signed addresses.
+Then the first polls of partitions that nobody has read yet, from offset 0 of the archive and from
+where the log begins, in turns: median and 99th of 100 of each. And four readers at once, one for
+each partition of a third topic, with 1,000 messages a poll. At last the bucket is as if it were far
+away: a proxy keeps each request for 20 ms.
+
+Beside the speeds of one, in the same turns, the ceiling: what the store alone gives of the same
+objects to a bare reader that throws the bytes away. Of a folder by `preadv` into one piece of
+memory, of a bucket by ranges over plain sockets, as many and as long as the broker's, by signed
+addresses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import sys
@@ -39,6 +46,7 @@ from apache_iggy import PollingStrategy as OfficialStrategy
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "support")]
 
+from iggy_bench.far_store import far_store  # noqa: E402
 from iggy_bench.processes import PASSWORD, USERNAME, Server, start_broker  # noqa: E402
 from iggy_broker.archive.blocks import READ_BYTES  # noqa: E402
 from iggy_broker.archive.fetching import READS_AT_ONCE  # noqa: E402
@@ -65,17 +73,40 @@ COLD: Final = "streams/0/topics/1/partitions/0"
 STRETCH_BYTES: Final = READ_BYTES * TOGETHER
 CONNECTIONS: Final = READS_AT_ONCE - 1
 BUCKET_PREFIX: Final = "cold"
+READERS: Final = 4
+PLACES: Final = 100
+PLACE_SEGMENT_BYTES: Final = 4 << 20
+PLACE_BATCHES: Final = 6
+"""A segment, and the beginning of another one."""
+FAR_S: Final = 0.020
 
 Bare = Callable[[], float]
 """Reads all archived objects of the second topic without a broker: MB/s."""
 
 
-def fill(client: Client, topic: str, batches: int, **options: int) -> None:
-    """A topic with so many batches."""
-    client.create_topic("s", topic, 1, {"segment_size": SEGMENT_BYTES, **options})
+def fill(client: Client, topic: str, batches: int, *, partitions: int = 1, **options: int) -> None:
+    """A topic with so many batches in each partition."""
+    client.create_topic("s", topic, partitions, {"segment_size": SEGMENT_BYTES, **options})
     batch = [Message(os.urandom(MESSAGE_BYTES)) for _ in range(BATCH)]  # not to be compressed
-    for _ in range(batches):
-        client.send("s", topic, Partitioning.partition(0), batch)
+    for number in range(batches * partitions):
+        client.send("s", topic, Partitioning.partition(number % partitions), batch)
+
+
+def fill_all(client: Client, folder: Path, batches: int) -> Logs:
+    """All topics, and where their logs begin when the archive has the rest."""
+    client.create_stream("s")
+    fill(client, "local", batches)
+    fill(client, "cold", batches, max_topic_size=SEGMENT_BYTES)
+    small = {"segment_size": SEGMENT_BYTES // READERS, "max_topic_size": SEGMENT_BYTES // READERS}
+    fill(client, "four", batches // READERS, partitions=READERS, **small)
+    small = {"segment_size": PLACE_SEGMENT_BYTES, "max_topic_size": PLACE_SEGMENT_BYTES}
+    fill(client, "fresh", PLACE_BATCHES, partitions=PLACES, **small)
+    topics = folder / "data" / "streams" / "0" / "topics"
+    found = [
+        [wait_until_gone(topics / str(topic) / "partitions" / str(one)) for one in range(count)]
+        for topic, count in ((1, 1), (2, READERS), (3, PLACES))
+    ]
+    return Logs(found[0][0], found[1], found[2])
 
 
 def wait_until_gone(folder: Path) -> int:
@@ -86,6 +117,15 @@ def wait_until_gone(folder: Path) -> int:
             raise RuntimeError(f"{folder}: the segments are not removed")
         time.sleep(0.5)
     return min(int(path.stem) for path in folder.glob("*.log"))
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The first offset on the disk, of the topics that an archive has most of, by partition."""
+
+    cold: int
+    four: list[int]
+    fresh: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +179,64 @@ def read_official(server: Server, topic: str, *, messages: int, count: int) -> R
     return Read(size_bytes / took_s / 1e6, (server.cpu_s() - cpu_s) / size_bytes * 1e9)
 
 
+def read_four(server: Server, ends: Sequence[int]) -> float:
+    """One reader for each partition, with a connection of its own: MB/s of all together."""
+
+    def run(partition: int) -> None:
+        offset = 0
+        with Client.connect(server.address, USERNAME, PASSWORD, reuse_memory=True) as client:
+            while offset < ends[partition]:
+                count = min(COUNTS[0], ends[partition] - offset)
+                at = PollingStrategy.offset(offset)
+                offset += client.poll("s", "four", partition, strategy=at, count=count).count
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(READERS) as threads:
+        list(threads.map(run, range(len(ends))))
+    return sum(ends) * MESSAGE_BYTES / (time.perf_counter() - began) / 1e6
+
+
+def tell_first_polls(name: str, client: Client, logs: Sequence[int]) -> None:
+    """Of partitions that nobody has read since the broker started: milliseconds."""
+    cold, local = [], []
+    for partition, begin in enumerate(logs):
+        for offset, took_ms in ((0, cold), (begin, local)):
+            began = time.perf_counter()
+            at = PollingStrategy.offset(offset)
+            polled = client.poll("s", "fresh", partition, strategy=at, count=COUNTS[0])
+            took_ms.append((time.perf_counter() - began) * 1e3)
+            assert polled.count, f"nothing at offset {offset} of partition {partition}"
+    print(
+        f"{name:<10} first polls: archive median {median(cold):.1f} ms, 99th {last(cold):.1f} ms; "
+        f"disk median {median(local):.1f} ms, 99th {last(local):.1f} ms",
+        flush=True,
+    )
+
+
+def last(values: Sequence[float]) -> float:
+    """The 99th percentile."""
+    return sorted(values)[math.ceil(len(values) * 0.99) - 1]
+
+
+def tell_readers(name: str, server: Server, logs: Logs, rounds: int) -> None:
+    """Of four at once."""
+    found = [read_four(server, logs.four) for _ in range(rounds + 1)][1:]
+    print(f"{name:<10} {READERS} readers at once: {median(found):.0f} MB/s together", flush=True)
+
+
+def tell_far(name: str, server: Server, logs: Logs, rounds: int) -> None:
+    """Of a store that is far away: one reader, four, and first polls."""
+    with Client.connect(server.address, USERNAME, PASSWORD, reuse_memory=True) as client:
+        for count in COUNTS:
+            turn = partial(read, client, server, "cold", messages=logs.cold, count=count)
+            found = [turn() for _ in range(rounds + 1)][1:]
+            speed = f"{median(one.mb_s for one in found):.0f} MB/s"
+            cpu = f"CPU {median(one.cpu_s_gb for one in found):.2f} s/GB"
+            print(f"{name:<10} {count:>5} messages a poll: archive {speed}; {cpu}", flush=True)
+        tell_readers(name, server, logs, rounds)
+        tell_first_polls(name, client, logs.fresh)  # not beside what a broker does when it starts
+
+
 def bare_folder(archive: Path) -> float:
     """See `Bare`."""
     memory = memoryview(bytearray(STRETCH_BYTES))
@@ -190,19 +288,20 @@ def take_ranges(store: ObjectStore, ranges: Sequence[tuple[str, int, int]]) -> N
 
 def compare(
     name: str, server: Server, folder: Path, bare: Bare, *, megabytes: int, rounds: int
-) -> None:
-    """Print one line for each size of polls."""
+) -> Logs:
+    """Print one line for each size of polls, and those of first polls and of four readers."""
     batches = megabytes * 1_000_000 // (BATCH * MESSAGE_BYTES)
     with Client.connect(server.address, USERNAME, PASSWORD, reuse_memory=True) as client:
-        client.create_stream("s")
-        fill(client, "local", batches)
-        fill(client, "cold", batches, max_topic_size=SEGMENT_BYTES)
-        archived = wait_until_gone(folder / "data" / COLD)
+        logs = fill_all(client, folder, batches)
+        archived = logs.cold
+        tell_first_polls(name, client, logs.fresh)
         for count in COUNTS:
             turn = partial(read, client, server, messages=archived, count=count)
-            tell(f"{name:<8} {count:>5} messages a poll", turn, bare, rounds)
+            tell(f"{name:<10} {count:>5} messages a poll", turn, bare, rounds)
         turn = partial(read_official, server, messages=archived, count=COUNTS[0])
-        tell(f"{name:<8} {COUNTS[0]:>5} by the official client", turn, bare, rounds)
+        tell(f"{name:<10} {COUNTS[0]:>5} by the official client", turn, bare, rounds)
+    tell_readers(name, server, logs, rounds)
+    return logs
 
 
 def tell(what: str, turn: Callable[[str], Read], bare: Bare, rounds: int) -> None:
@@ -223,7 +322,7 @@ def tell(what: str, turn: Callable[[str], Read], bare: Bare, rounds: int) -> Non
 
 
 def main(megabytes: int = 512, rounds: int = 5) -> None:
-    """Both kinds of archives."""
+    """Both kinds of archives, and the second one far away."""
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         archive = {f"{NAME}DISK_PATH": str(root / "archive")}
@@ -241,7 +340,13 @@ def main(megabytes: int = 512, rounds: int = 5) -> None:
         }
         with start_broker(root / "bucket", shards=1, settings=SETTINGS | archive) as server:
             bare = partial(bare_bucket, store)
-            compare("bucket", server, root / "bucket", bare, megabytes=megabytes, rounds=rounds)
+            logs = compare(
+                "bucket", server, root / "bucket", bare, megabytes=megabytes, rounds=rounds
+            )
+        address = stack.enter_context(far_store(store.host, store.port, delay_s=FAR_S))
+        archive[f"{NAME}S3_ENDPOINT"] = f"http://{address}"
+        with start_broker(root / "bucket", shards=1, settings=SETTINGS | archive) as server:
+            tell_far("far bucket", server, logs, rounds)
 
 
 if __name__ == "__main__":
