@@ -39,6 +39,12 @@ BLOCKS = {
     "Console": None,
 }
 
+SPLITTING = ("Files", "Iceberg", "Delta", "Custom")
+"""Types that write several ranges of one partition at a time. The others take each partition in
+order, or keep a place in it that only moves on.
+"""
+TASKS_MAX = 1000  # of a batch, which `minPartitions` may ask for
+
 
 class Payload(Part, frozen=True):
     """What the messages hold; see `payload`. `columns` goes with Avro and Protobuf."""
@@ -88,6 +94,7 @@ class SinkSpec(Spec, frozen=True, kw_only=True):
     payload: Payload = Payload()
     starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
     max_offsets_per_trigger: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    min_partitions: Annotated[int, msgspec.Meta(ge=1, le=TASKS_MAX)] | None = None
     on_topic_recreated: Literal["Pause", "Restart"] = "Pause"
     delivery: Literal["AtLeastOnce", "ExactlyOnce"] | None = None
     transforms: list[Any] | dict[str, Any] = []  # noqa: RUF012
@@ -184,6 +191,11 @@ def _check_files(files: blocks.Files) -> None:
 
 def _check_behaviour(config: JobConfig) -> None:
     errors = config.sink.errors
+    if config.sink.min_partitions is not None and config.sink.type not in SPLITTING:
+        raise OptionError(
+            f"sink.minPartitions: goes with types {', '.join(SPLITTING)}; {config.sink.type} takes "
+            "each partition in order: give the topic more partitions"
+        )
     if errors.tolerance == "Data" and errors.dead_letter is None and config.sink.type != "Files":
         raise OptionError(
             "sink.errors.tolerance: Data needs errors.deadLetter, the topic for bad messages; type "
@@ -219,4 +231,6 @@ def reader_options(config: JobConfig, environ: Mapping[str, str]) -> dict[str, s
     }
     if sink.max_offsets_per_trigger is not None:
         found["maxOffsetsPerTrigger"] = str(sink.max_offsets_per_trigger)
+    if sink.min_partitions is not None:
+        found["minPartitions"] = str(sink.min_partitions)
     return found

@@ -241,6 +241,7 @@ def test_what_does_not_concern_the_job_restarts_nothing(
         {"trigger": {"interval": "1m"}},
         {"trigger": {"mode": "AvailableNow"}},
         {"maxOffsetsPerTrigger": 5},
+        {"minPartitions": 4},
         {"checkpoint": {"volume": {"existingClaim": "other"}}},
         {"spark": {"podTemplate": LAKE_TEMPLATE, "driver": {"memory": "2g"}}},
         {"spark": {"podTemplate": LAKE_TEMPLATE, "conf": {"spark.x": "1"}}},

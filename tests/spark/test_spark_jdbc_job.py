@@ -208,6 +208,7 @@ def test_a_job_that_is_killed_writes_everything_once(
     topic.send(0, documents(100, 300))
     topic.send(1, documents(0, 50))
     stop_at(scene, *STEPS[step])
+    setup.value["sink"]["spark"] = {"driver": {"cores": 3}}  # another number than afterwards
 
     with lock_held(scene):
         process = start(setup)

@@ -100,6 +100,11 @@ def test_a_job_becomes_reader_options(tmp_path: Path) -> None:
         ({"sink__errors__retry": {"maxDelay": "soon"}}, r"sink\.errors\.retry\.maxDelay='soon'"),
         ({"sink__trigger__interval": "soon"}, r"sink\.trigger\.interval='soon'"),
         ({"sink__maxOffsetsPerTrigger": 0}, r"maxOffsetsPerTrigger"),
+        ({"sink__minPartitions": 0}, r"minPartitions"),
+        (
+            {"sink__type": "Console", "sink__files": None, "sink__minPartitions": 4},
+            r"sink\.minPartitions: goes with types Files, .*Console takes each partition in order",
+        ),
     ],
 )
 def test_a_wrong_field_is_named(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
