@@ -244,3 +244,19 @@ def test_a_job_lists_its_batches_also_those_that_come_again(
 
 def names_and_bytes(setup: Setup) -> dict[str, Any]:
     return lists_in(FolderLake(setup.lake))
+
+
+def test_files_behind_a_gap_are_listed_when_it_is_filled(tmp_path: Path) -> None:
+    """Several tasks at one partition were killed, and the checkpoint is lost: smaller batches."""
+    lake = FolderLake(tmp_path)
+    Driver(lake).carry((wanted(0, 3),))
+    sink(lake).write_task(wanted(6, 9), portions(wanted(6, 9)), PlayedTask())
+    driver, seen = Driver(lake), []
+
+    for span in (wanted(3, 5), wanted(5, 6), wanted(6, 8), wanted(8, 10)):
+        driver.carry((span,))
+        seen.append(len(listed(lake)))
+
+    assert seen == [5, 6, 9, 10]
+    assert listed(lake) == [(0, n) for n in range(10)]
+    assert len(files_in(lists_in(lake))) == 5

@@ -77,10 +77,11 @@ def carry(target: FilesSink, batch: int) -> None:
     target.commit(results)
 
 
+@pytest.mark.parametrize("lists", [False, True], ids=["no-lists", "lists"])
 def test_batch_10_000_asks_as_much_of_a_folder_as_batch_100(
-    tmp_path: Path, file_calls: FileCalls
+    tmp_path: Path, file_calls: FileCalls, lists: bool
 ) -> None:
-    target = sink(FolderLake(tmp_path))
+    target = sink(FolderLake(tmp_path), list_batches=lists)
     target.prepare(INCARNATION)
     asked = {}
     for batch in [*range(200), 10_000]:

@@ -9,7 +9,8 @@ sum of that. So names sort in the order of batches, and a batch that is repeated
 under the same name.
 
 A start reads the newest list alone. Files that are in place beyond it are of a batch whose list is
-missing: the driver was killed before, or lists were not wanted then. The next list has them too.
+missing: the driver was killed before, or lists were not wanted then. The next list has them too,
+but for those behind a gap that is still to be filled.
 """
 
 from __future__ import annotations
@@ -84,19 +85,29 @@ class BatchLists:
 
     def of(self, results: Sequence[Written]) -> BatchList | None:
         """The list of a batch that is in place; None if all of it is in lists already."""
+        ends: dict[int, int] = {}
+        for done in results:
+            ends[done.partition] = max(done.end, ends.get(done.partition, 0))
+        # What lies behind the batch, where several tasks of a partition were killed, is listed
+        # when the gap before it is filled: `next` would pass over that.
+        ready = {
+            path: name
+            for path, name in self._waiting.items()
+            if name.first < ends.get(name.partition, name.end)
+        }
         then = dict(self._next)
-        ends = [(done.partition, done.end) for done in results]
-        ends += [(name.partition, name.end) for name in self._waiting.values()]
-        for partition, end in ends:
+        behind = [(name.partition, name.end) for name in ready.values()]
+        for partition, end in [*ends.items(), *behind]:
             then[partition] = max(end, then.get(partition, 0))
         if then == self._next:
             return None
-        return BatchList(tuple({*self._waiting, *_files(results)}), then)
+        return BatchList(tuple({*ready, *_files(results)}), then)
 
     def written(self, batch: BatchList) -> None:
         """A list is in place: what follows is the next batch's."""
         self._next = dict(batch.next)
-        self._waiting.clear()
+        for path in batch.files:
+            self._waiting.pop(path, None)
 
 
 def _files(results: Iterable[Written]) -> Iterable[str]:
