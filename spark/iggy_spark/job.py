@@ -97,7 +97,7 @@ class Job:
         self._running = running
         self._raw = job_config.reader_options(config, environ)
         self._options = options.parse(self._raw, mode="stream")
-        self._absence = Absence()
+        self._absence = Absence(reporter.event)
         self._sink = registry.build(
             config,
             show=reporter.show,
@@ -284,7 +284,7 @@ class Job:
             # The start of the first batch, before anybody takes the job for well.
             run.checkpoint.keep(run.incarnation)
             self._sign.write()
-            self._metrics.answers(not self._absence.is_away)
+            self._metrics.answers(not self._absence.look())
             run.mirror.tell(None if run.letters else writer.last_batch)
             done = run.mirror.positions
             if done is not None and (seen := lookout.look(done)) is not None:

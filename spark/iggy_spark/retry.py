@@ -42,7 +42,7 @@ class Policy:
     max_s: float = 30.0
 
 
-def nobody(is_away: bool) -> None:
+def nobody(reason: str | None) -> None:
     """Tells nobody."""
 
 
@@ -56,10 +56,10 @@ class Retry:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         draw: Callable[[], float] = random.random,
-        away: Callable[[bool], None] = nobody,
+        away: Callable[[str | None], None] = nobody,
     ) -> None:
-        """`draw` gives numbers from 0 to 1. `away` is told True when a target has not answered
-        twice in a row, and False when the call has ended, well or not.
+        """`draw` gives numbers from 0 to 1. `away` is told why a target has not answered twice in a
+        row, and None when it has, well or not; of one that is given up it hears no more.
         """
         self._policy, self._clock, self._sleep, self._draw = policy, clock, sleep, draw
         self._away = away
@@ -81,19 +81,21 @@ class Retry:
                     if failures == 1:  # what went before was no trouble, however long it took
                         deadline = self._clock() + self._policy.timeout_s
                     elif failures == AWAY_FAILURES:
-                        self._away(True)
-                    self._wait(error, failures, deadline, what)
+                        self._away(f"{what}: {error}")
+                    pause = self._pause(error, failures)
+                    if self._clock() + pause > deadline:
+                        failures = 0  # nobody has answered: it is not back
+                        raise SinkError(
+                            f"{what}: {error}; tried for {self._policy.timeout_s:g} s "
+                            "(errors.retry)"
+                        ) from error
+                    self.counts[error.cause] += 1
+                    self._sleep(pause)
         finally:
             if failures >= AWAY_FAILURES:
-                self._away(False)
+                self._away(None)
 
-    def _wait(self, error: TransientError, failures: int, deadline: float, what: str) -> None:
+    def _pause(self, error: TransientError, failures: int) -> float:
         # Not all at once again, when many tasks have lost the same target.
         bound = min(self._policy.initial_s * 2.0 ** (failures - 1), self._policy.max_s)
-        pause = self._draw() * bound if error.after_s is None else error.after_s
-        if self._clock() + pause > deadline:
-            raise SinkError(
-                f"{what}: {error}; tried for {self._policy.timeout_s:g} s (errors.retry)"
-            ) from error
-        self.counts[error.cause] += 1
-        self._sleep(pause)
+        return self._draw() * bound if error.after_s is None else error.after_s

@@ -81,7 +81,7 @@ class SourceJob:
         write_options.parse(self._raw)
         reader = source_config.reader_options(config, environ)
         self._options = options.parse(reader, mode="stream")
-        self._absence = Absence()
+        self._absence = Absence(reporter.event)
         retry = Retry(config.retry_policy, away=self._absence.tell)
         self._source = registry.build(config, retry=retry)
         self._metrics = SourceMetrics(config.name)
@@ -209,7 +209,7 @@ class SourceJob:
             # A plan, before anybody takes the job for well.
             checkpoint.keep(SOURCE_LIFE)
             self._sign.write()
-            self._metrics.answers(not self._absence.is_away)
+            self._metrics.answers(not self._absence.look())
             run.seat.keep()
             progress.tell(writer.last_batch)
             if progress.look(run.start):

@@ -207,7 +207,12 @@ def test_a_job_whose_target_is_away_does_not_look_well(topic: Topic, tmp_path: P
             assert retries is not None and retries >= AWAY_FAILURES
         finally:
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=PROCESS_S)
+            out, _ = process.communicate(timeout=PROCESS_S)
+        told = [
+            one for one in map(json.loads, out.splitlines()) if one["event"] in ("away", "back")
+        ]
+        assert [one["event"] for one in told] == ["away", "back"]
+        assert f"{search.url}/_bulk answers 503" in told[0]["reason"]
 
 
 def standing(port: int) -> tuple[float | None, float | None]:

@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from iggy_spark.errors import DataLoss
-from postgres_sources import Shop, state
+from postgres import running_postgres
+from postgres_sources import Shop, shop_in, state
 from sink_jobs import PROCESS_S, start
 from source_jobs import SourceSetup, arrived, once_each
 from waiting import wait_until
@@ -181,3 +182,22 @@ def test_rows_are_polled_into_a_topic(
 
     assert sorted(one["id"] for one in in_topic(topic)) == list(range(40))
     assert events[-1]["behind"] == 0
+
+
+def test_a_server_that_is_away_is_told_of_once_and_when_it_is_back(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    """Also where nothing is to be read: no task tells of it then."""
+    with running_postgres(fsync="off") as own, shop_in(own) as shop:
+        polled = {"mode": "Polling", "cursorColumn": "id", "keyColumns": ["id"]}
+        setup = setup_of(topic, shop, tmp_path, **polled)
+        setup.value["once"] = False
+        setup.value["source"]["errors"] = {"retry": {"initialDelay": "50ms", "maxDelay": "100ms"}}
+        then = {"started": own.kill, "away": own.start, "back": setup.stop.ask}
+
+        events = setup.run(spark, hear=lambda event: then.get(event["event"], bool)())
+
+    found = [one["event"] for one in events if one["event"] != "behind"]
+    assert found == ["started", "away", "back", "stopped"]
+    (away,) = (one for one in events if one["event"] == "away")
+    assert away["reason"].startswith(f"postgres.url: 127.0.0.1:{own.port}/")

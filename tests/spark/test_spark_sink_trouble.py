@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from iggy_spark.absence import LOOK_S, Absence, Notice
+from iggy_spark.absence import LOOK_S, REASON_CHARS_MAX, SAY_S, Absence, Notice
 from iggy_spark.dead_letters import VALUE_BYTES_MAX, letters
 from iggy_spark.errors import BadPayload, SinkError, TooManyBadRecords
 from iggy_spark.limits import RATIO_FROM, BadLimits
@@ -34,10 +35,20 @@ class Clock:
         self.pauses.append(pause_s)
         self.now_s += pause_s
 
-    def retry(self, policy: Policy, away: Callable[[bool], None] = nobody) -> Retry:
+    def retry(self, policy: Policy, away: Callable[[str | None], None] = nobody) -> Retry:
         return Retry(
             policy, clock=lambda: self.now_s, sleep=self.sleep, draw=lambda: 1.0, away=away
         )
+
+
+class Said:
+    """Events."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def event(self, kind: str, **fields: Any) -> None:
+        self.events.append({"event": kind, **fields})
 
 
 def failing(times: int, *, after_s: float | None = None) -> list[TransientError]:
@@ -86,10 +97,12 @@ def test_the_time_for_retries_begins_with_the_first_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failures", "told"), [(0, []), (1, []), (2, [True, False]), (5, [True, False])]
+    ("failures", "told"), [(0, []), (1, []), (2, ["t: busy", None]), (5, ["t: busy", None])]
 )
-def test_a_target_is_away_after_more_than_one_failure(failures: int, told: list[bool]) -> None:
-    found: list[bool] = []
+def test_a_target_is_away_after_more_than_one_failure(
+    failures: int, told: list[str | None]
+) -> None:
+    found: list[str | None] = []
     faults = failing(failures)
 
     Clock().retry(Policy(), found.append).call(lambda: work(faults), what="t")
@@ -97,41 +110,79 @@ def test_a_target_is_away_after_more_than_one_failure(failures: int, told: list[
     assert found == told
 
 
-def test_a_target_that_was_given_up_is_told_of_no_more() -> None:
-    found: list[bool] = []
+def test_a_target_that_was_given_up_is_not_back() -> None:
+    found: list[str | None] = []
 
     with pytest.raises(SinkError):
         Clock().retry(Policy(10, 1, 4), found.append).call(lambda: work(failing(1)), what="t")
 
-    assert found == [True, False]
+    assert found == ["t: busy"]
+
+
+def test_an_answer_that_is_an_error_is_one() -> None:
+    found: list[str | None] = []
+    faults: list[Exception] = [SinkError("no such table"), *failing(2)]
+
+    def answer() -> None:
+        raise faults.pop()
+
+    with pytest.raises(SinkError, match="no such table"):
+        Clock().retry(Policy(), found.append).call(answer, what="t")
+
+    assert found == ["t: busy", None]
 
 
 def test_the_driver_hears_of_an_absence_from_its_tasks_and_itself(tmp_path: Path) -> None:
-    folder, clock = tmp_path / "away", Clock()
-    absence = Absence(clock=lambda: clock.now_s)
+    folder, clock, said = tmp_path / "away", Clock(), Said()
+    absence = Absence(said.event, clock=lambda: clock.now_s)
     first, second = Notice(folder), Notice(folder)
-    first(True)  # nobody listens yet: no reason to fail
+    first("gone")  # nobody listens yet: no reason to fail
     absence.clear(folder)
 
     def seen() -> bool:
         clock.sleep(LOOK_S)
-        return absence.is_away
+        return absence.look()
 
     assert not seen()
-    first(True)
-    second(True)
+    first("gone")
+    second("gone")
     assert seen()
-    first(False)
+    first(None)
     assert seen()
-    second(False)
+    second(None)
     assert not seen()
-    absence.tell(True)
-    assert absence.is_away
-    absence.tell(False)
-    second(True)  # and is killed
+    clock.sleep(SAY_S)
+    absence.tell("no way")
+    assert absence.look()
+    absence.tell(None)
+    second("killed")
     assert seen()
     absence.clear(folder)
     assert not seen()
+    assert said.events == [
+        {"event": "away", "reason": "gone"},
+        {"event": "back", "seconds": 2 * LOOK_S},
+        {"event": "away", "reason": "no way"},
+        {"event": "back", "seconds": 0.0},
+    ]  # and no more within the minute
+
+
+def test_one_that_comes_and_goes_fills_no_log(tmp_path: Path) -> None:
+    clock, said = Clock(), Said()
+    absence = Absence(said.event, clock=lambda: clock.now_s)
+
+    for _ in range(10 * int(SAY_S)):
+        absence.tell("x" * 10_000)
+        clock.sleep(0.5)
+        absence.tell(None)
+        clock.sleep(0.5)
+    absence.tell("for long")
+    absence.look()
+    clock.sleep(SAY_S)
+    absence.look()
+
+    assert [one["event"] for one in said.events] == ["away", "back"] * 10 + ["away"]
+    assert len(said.events[0]["reason"]) == REASON_CHARS_MAX
 
 
 @pytest.mark.parametrize(

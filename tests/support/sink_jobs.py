@@ -45,6 +45,19 @@ def documents(first: int, end: int) -> list[bytes]:
     ]
 
 
+class Heard(io.StringIO):
+    """Standard output of a job; `hear` gets each event at once."""
+
+    def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__()
+        self._hear = hear
+
+    def write(self, text: str) -> int:
+        done = super().write(text)
+        self._hear(json.loads(text))
+        return done
+
+
 class JobSetup:
     """A job at a test's topic, run inside this process on the shared Spark."""
 
@@ -69,9 +82,11 @@ class JobSetup:
         self.file.write_text(json.dumps(self.value))
         return self.file
 
-    def run(self, spark: SparkSession) -> list[dict[str, Any]]:
-        """The events of one run to its end."""
-        out = io.StringIO()
+    def run(
+        self, spark: SparkSession, *, hear: Callable[[dict[str, Any]], None] = lambda event: None
+    ) -> list[dict[str, Any]]:
+        """The events of one run to its end; `hear` gets each when it happens."""
+        out = Heard(hear)
 
         @contextmanager
         def running(*args: Any, **settings: Any) -> Iterator[SparkSession]:
