@@ -7,6 +7,7 @@ import pytest
 from fake_launchers import APACHE, KUBEFLOW
 from iggy_operator.cluster import Ref
 from iggy_operator.conditions import found
+from iggy_operator.kinds.connector_progress import LOOK_S, TRIGGERS
 from launcher_cases import SMALLEST
 from operator_world import given_all
 from sink_scene import GROUP, LAUNCHERS, SINK, TOPIC, Scene, play, sink_of, survive
@@ -295,6 +296,25 @@ def test_progress_is_what_the_group_has_stored() -> None:
         await scene.go(70)
         assert scene.says("Lagging")[0] == "False"
         assert scene.says() == ("True", "Running")
+
+    play(scenario)
+
+
+def test_a_sink_is_not_ready_three_triggers_after_its_last_commit() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.given(trigger={"interval": "5m"})
+        broker = scene.world.broker
+        broker.groups["shop", "orders"] = [GROUP]
+        broker.ends["shop", "orders", 0] = 10
+        broker.stored["shop", "orders", GROUP, 0] = 2
+        await scene.go(LOOK_S)
+        ready_s = 0
+        while scene.says() == ("True", "Running"):
+            await scene.go(5)
+            ready_s += 5
+
+        assert 2 * 300 < ready_s <= TRIGGERS * 300 + 2 * LOOK_S
+        assert scene.says() == ("False", "Running")
 
     play(scenario)
 

@@ -1,6 +1,7 @@
 """How much a micro-batch may read: by number, by bytes, and not before there is enough."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from pyspark.sql.streaming.datasource import (
 
 from iggy_spark import options, readers
 from iggy_spark.batch_size import BatchSize
-from iggy_spark.offsets import Offsets
+from iggy_spark.connections import Connection
+from iggy_spark.offsets import Kept, Offsets
 from iggy_spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -68,6 +70,37 @@ def test_no_batch_is_larger_than_the_limits(topic: "Topic") -> None:
         size_bytes = 1_050 * (after[0] - before[0]) + 150 * (after[1] - before[1])
         assert size_bytes <= 1.1 * (1 << 20)
     assert 3 <= len(by_bytes) <= 6
+
+
+WAITING = (6_000_000, 3_000_000, 1_000_000, 7)  # of each partition: ten millions and some
+
+
+@pytest.mark.parametrize("topic", [4], indirect=True)
+@pytest.mark.parametrize(("message_bytes", "at_least"), [(20, 11), (300, 11), (5_000, 47)])
+def test_nobody_who_sets_no_limits_gets_the_whole_topic_at_once(
+    topic: "Topic", monkeypatch: pytest.MonkeyPatch, message_bytes: int, at_least: int
+) -> None:
+    """What the broker would say of so many messages is said for it."""
+    ends = dict(enumerate(WAITING))
+    kept = {n: Kept(end, end * message_bytes) for n, end in ends.items()}
+    real = Connection(options.parse(topic.options(), mode="stream")).topic_state()
+    told = {
+        "topic_state": replace(real, ends=ends, kept=kept),
+        "find_topic": replace(real, ends=ends, kept=kept),
+        "earliest": 0,
+        "message_bytes": float(message_bytes),
+        "taken_us": None,
+    }
+    for name, answer in told.items():
+        monkeypatch.setattr(Connection, name, lambda *args, answer=answer, **more: answer)
+
+    taken = [dict.fromkeys(ends, 0), *batches(reader(topic))]
+
+    sizes = [sum(after.values()) - sum(before.values()) for before, after in pairwise(taken)]
+    assert taken[-1] == ends
+    assert len(sizes) >= at_least
+    assert max(sizes) <= 1_000_000
+    assert max(sizes) * message_bytes <= 1 << 30
 
 
 def test_the_size_of_messages_is_learned_where_it_changes(topic: "Topic") -> None:

@@ -21,7 +21,7 @@ from iggy_wire.options import Option, ValueKind, options_bytes
 from iggy_wire.primitives import Partitioning
 from page_samples import ROOT
 from shown_sinks import shown
-from sink_jobs import Setup, every
+from sink_jobs import PROCESS_S, Setup, every, start
 
 if TYPE_CHECKING:
     from conftest import Topic
@@ -42,6 +42,13 @@ def process(frame, batch, arguments):
     rows = [tuple(row) for row in rows.collect()]
     with open(arguments[0], "a") as file:
         file.write(json.dumps({"batch": batch, "rows": sorted(rows)}) + "\\n")
+"""
+
+FAILING = """
+def process(frame, batch, arguments):
+    frame.collect()
+    if batch == 1:
+        raise ZeroDivisionError("bug")
 """
 
 
@@ -149,6 +156,24 @@ def test_the_job_ends_with_the_last_line_of_the_programs_error(
     assert SinkError.exit_code == errors.EXIT_FAILED
     assert "raise ValueError" in capsys.readouterr().err
     assert topic.stored("lake", 0) is None
+
+
+def test_a_process_whose_program_fails_in_a_later_batch_does_not_end_well(
+    topic: Topic, tmp_path: Path
+) -> None:
+    custom = Custom(topic, tmp_path, FAILING)
+    custom.value["sink"]["maxOffsetsPerTrigger"] = 3
+    topic.send(0, numbers(0, 9))
+
+    process = start(custom)
+    out, told = process.communicate(timeout=PROCESS_S)
+
+    assert process.returncode == errors.EXIT_FAILED
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in found] == ["started", "progress", "failed"]
+    assert (found[-1]["code"], found[1]["committed"]["0"]) == (errors.EXIT_FAILED, 3)
+    assert told.splitlines()[-1].endswith("program.py failed in batch 1: ZeroDivisionError: bug")
+    assert topic.stored("lake", 0) == 2
 
 
 def test_a_message_that_cannot_be_decoded_is_told_as_one(

@@ -24,7 +24,7 @@ from iggy_spark.retry import AWAY_FAILURES, CAUSES
 from job_figures import figure
 from played_server import Reply
 from played_targets import PlayedElasticsearch
-from sink_jobs import PROCESS_S, Setup, documents, start
+from sink_jobs import PROCESS_S, Setup, documents, every, start
 from waiting import wait_until
 
 if TYPE_CHECKING:
@@ -152,7 +152,9 @@ def test_a_broker_that_is_away_is_not_waited_for(topic: Topic) -> None:
     assert Lookout(given).look({0: 0}) is None
 
 
-def test_a_running_job_serves_its_figures(topic: Topic, tmp_path: Path) -> None:
+def test_a_running_job_serves_its_figures_and_holds_nothing_back(
+    topic: Topic, tmp_path: Path
+) -> None:
     setup = Setup(topic, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -169,14 +171,16 @@ def test_a_running_job_serves_its_figures(topic: Topic, tmp_path: Path) -> None:
         lines = asyncio.run(read_metrics(f"127.0.0.1:{port}", START_PREFIX))  # as the operator
         assert start_sources(lines) == ["settings"]
         assert START_SOURCES == SOURCES
-        topic.send(1, documents(0, 5))
+        topic.send(1, documents(0, 3))  # and then silence
         rows = partial(value, port, "iggy_sink_rows_total", result="written")
-        wait_until(lambda: rows() == 35, "the new rows are not counted", PROCESS_S)
+        wait_until(lambda: rows() == 33, "the new rows are not counted", PROCESS_S)
+        assert setup.rows() == every(p0=30, p1=3)
     finally:
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=PROCESS_S)
     assert process.returncode == 0
     assert json.loads(out.splitlines()[-1])["event"] == "stopped"
+    assert carried(out) == [30, 3]  # the trigger that found them has written them, and none later
 
 
 def test_a_job_whose_target_is_away_does_not_look_well(topic: Topic, tmp_path: Path) -> None:
@@ -213,6 +217,14 @@ def test_a_job_whose_target_is_away_does_not_look_well(topic: Topic, tmp_path: P
         ]
         assert [one["event"] for one in told] == ["away", "back"]
         assert f"{search.url}/_bulk answers 503" in told[0]["reason"]
+    # It looked ill within its first batch without target, and nothing of that counted before.
+    assert carried(out) == [30, 5]
+
+
+def carried(out: str) -> list[int]:
+    """Rows of the batches that a job has told of."""
+    events = map(json.loads, out.splitlines())
+    return [event["rows"] for event in events if event["event"] == "progress"]
 
 
 def standing(port: int) -> tuple[float | None, float | None]:

@@ -1,6 +1,7 @@
 """format("iggy") with a real broker and a real Spark."""
 
 import datetime as dt
+import itertools
 import json
 import re
 import time
@@ -114,20 +115,39 @@ def test_a_schema_selects_columns_and_is_checked(spark: SparkSession, topic: "To
     assert "schema: column offset is int64" in str(wrong)
 
 
-@pytest.mark.parametrize("payload", ["raw", "text", "json", "document"])
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "tags", "type": {"type": "map", "values": {"type": "array", "items": "bytes"}}},
+    ],
+}
+DECLARED = (
+    "id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>, who STRUCT<n: DECIMAL(9,2)>, "
+    "counts MAP<STRING, INT>, deep MAP<INT, ARRAY<MAP<BIGINT, STRUCT<x: DATE>>>>, "
+    "a TINYINT, b SMALLINT, c FLOAT, d DOUBLE, e BOOLEAN, f BINARY"
+)
+PAYLOADS = {
+    "raw": {},
+    "text": {},
+    "json": {"payloadSchema": DECLARED},
+    "document": {"payloadFormat": "json"},
+    "avro": {"payloadSchema": json.dumps(ORDER)},
+}
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
 def test_our_arrow_schema_is_sparks_for_every_choice_of_columns(
     spark: SparkSession, payload: str
 ) -> None:
-    declared = "id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>, who STRUCT<n: DECIMAL(9,2)>"
-    declared += ", counts MAP<STRING, INT>, deep MAP<INT, ARRAY<MAP<BIGINT, STRUCT<x: DATE>>>>"
     given = {"servers": "a:1", "username": "u", "password": "p", "stream": "s", "topic": "t"}
-    given |= {"payloadFormat": payload.replace("document", "json"), "includeHeaders": "true"}
-    given |= {"payloadSchema": declared} if payload == "json" else {}
-    every = options.parse(given, mode="batch").columns
-    for columns in [every, every[::-1], *((name,) for name in every)]:
-        chosen = options.parse(
-            {**given, "includeHeaders": "false", "columns": ",".join(columns)}, mode="batch"
-        )
+    given |= {"payloadFormat": payload, **PAYLOADS[payload]}
+    every = options.parse({**given, "includeHeaders": "true"}, mode="batch").columns
+    choices = [c for size in (1, 2, len(every) - 1) for c in itertools.combinations(every, size)]
+    for columns in [every, every[::-1], *choices]:
+        chosen = options.parse({**given, "columns": ",".join(columns)}, mode="batch")
 
         of_spark = to_arrow_schema(StructType.fromDDL(arrow.spark_ddl(chosen)), timezone="UTC")
 
