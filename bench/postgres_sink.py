@@ -11,7 +11,6 @@ beside the rates, which swing with what else the machine does.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -25,27 +24,13 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "spark")]
 
 from iggy_bench import processes, sink_runs  # noqa: E402
-from iggy_bench.sink_runs import PORTION_ROWS  # noqa: E402
+from iggy_bench.sink_runs import PORTION_ROWS, SCHEMA, document  # noqa: E402
 from jdbc_cases import Scene, ready  # noqa: E402
 from postgres import Postgres, running_postgres  # noqa: E402
 from sink_cases import PlayedTask, declare, portions, wanted  # noqa: E402
 
-SCHEMA = (
-    "number BIGINT NOT NULL, month INT, customer STRING, amount DECIMAL(18,2), at TIMESTAMP, "
-    "note STRING"
-)
 UPSERT = {"mode": "Upsert", "keyColumns": ["number"]}
 KINDS: dict[str, dict[str, Any]] = {"Append": {}, "Append, primary key": {}, "Upsert": UPSERT}
-
-
-def document(number: int) -> bytes:
-    """1 KB of JSON."""
-    value = {
-        "number": number, "month": number % 12 + 1, "customer": f"c{number}",
-        "amount": f"{number}.25", "at": "2026-03-29T00:59:59.999999Z",
-        "note": f"some words, and {number} of them " * 27,
-    }  # fmt: skip
-    return json.dumps(value).encode()
 
 
 @dataclass

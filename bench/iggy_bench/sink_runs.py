@@ -1,4 +1,4 @@
-"""What the benches of sinks share: tasks that write at once, and whole jobs."""
+"""What the benches of sinks share: documents, tasks that write at once, and whole jobs."""
 
 from __future__ import annotations
 
@@ -23,6 +23,20 @@ PORTION_ROWS = 4000  # messages of 1 KB: about 4 MiB, as a fetch brings them
 JOB_PARTITIONS = 2
 JOB_BATCHES = 4
 _SEND_MESSAGES = 1000
+SCHEMA = (
+    "number BIGINT NOT NULL, month INT, customer STRING, amount DECIMAL(18,2), at TIMESTAMP, "
+    "note STRING"
+)  # of `document`
+
+
+def document(number: int) -> bytes:
+    """1 KB of JSON."""
+    value = {
+        "number": number, "month": number % 12 + 1, "customer": f"c{number}",
+        "amount": f"{number}.25", "at": "2026-03-29T00:59:59.999999Z",
+        "note": f"some words, and {number} of them " * 27,
+    }  # fmt: skip
+    return json.dumps(value).encode()
 
 
 class Used(NamedTuple):

@@ -1,20 +1,25 @@
-"""The sink Jdbc into a real MariaDB: its login, its types, its crashes, and the page's sample."""
+"""The sink Jdbc into a real MariaDB: what every sink promises, its login, its types, its crashes,
+and the page's sample.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import SparkSession
 
+from handed_batches import Handed
 from iggy_spark.errors import BadPayload, SinkError
 from jdbc_types import TYPES, VALUES
 from mariadb import DRIVER_JAR, PASSWORD, MariaDb, running_mariadb
 from shown_sinks import shown
+from sink_contract import Row, SinkContract, Target
 from sink_jobs import PROCESS_S, Setup, documents, every, is_over, kill_while_it_writes, start
 from waiting import wait_until
 
@@ -45,6 +50,38 @@ def setup(topic: Topic, empty: MariaDb, tmp_path: Path) -> Setup:
 def places(server: MariaDb) -> list[tuple[int, int]]:
     found = server.run("select iggy_partition_id, iggy_offset from orders order by 1, 2")
     return [(int(partition), int(offset)) for partition, offset in found]
+
+
+@dataclass(frozen=True)
+class TableTarget:
+    """The table `orders`, which Spark makes."""
+
+    spark: SparkSession
+    server: MariaDb
+    url: str
+    seconds: float = 20.0
+
+    def sink(self) -> Handed:
+        login = str(self.server.login())
+        block = {"url": self.url, "table": "orders", "credentialsPath": login}
+        return Handed(self.spark, {"type": "Jdbc", "jdbc": block}, seconds=self.seconds)
+
+    def rows(self) -> list[Row]:
+        return places(self.server) if self.server.run("show tables like 'orders'") else []
+
+    def refusing(self) -> str:
+        return "a batch is taken or refused as a whole: the driver does not say which row it was"
+
+    def away(self) -> Target:
+        return TableTarget(self.spark, self.server, "jdbc:mariadb://127.0.0.1:9/shop", 0.2)
+
+
+class TestContract(SinkContract):
+    """At least once: what is repeated is there twice."""
+
+    @pytest.fixture
+    def target(self, spark: SparkSession, empty: MariaDb) -> Target:
+        return TableTarget(spark, empty, empty.url)
 
 
 def test_the_sample_of_the_page(

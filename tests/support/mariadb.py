@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,15 @@ DRIVER_JAR = Path("/usr/share/java/mariadb-java-client.jar")  # where Debian has
 START_S = 60.0
 STOP_S = 30.0
 LOOK_S = 0.05
+QUICK = ("--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=16M")
 _PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb")
 
 
 class MariaDb:
     """One server on a free port."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, settings: Sequence[str]) -> None:
+        self.folder, self.settings = folder, settings
         self.port = _free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self._data = folder / "data"
@@ -66,8 +67,7 @@ class MariaDb:
                 [
                     _program("mariadbd"), "--no-defaults", f"--datadir={self._data}",
                     f"--socket={self._socket}", f"--port={self.port}",
-                    "--bind-address=127.0.0.1", f"--user={self._user}",
-                    "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=16M",
+                    "--bind-address=127.0.0.1", f"--user={self._user}", *self.settings,
                 ],
                 stdout=log,
                 stderr=log,
@@ -121,14 +121,16 @@ def driver_settings() -> dict[str, str]:
 
 
 @contextmanager
-def running_mariadb() -> Iterator[MariaDb]:
-    """A server with an empty database for the length of a block. Skips where there is none."""
+def running_mariadb(settings: Sequence[str] = QUICK) -> Iterator[MariaDb]:
+    """A server with an empty database for the length of a block; `settings` are arguments of its
+    program. Skips where there is none.
+    """
     if not all(map(_program, _PROGRAMS)) or not DRIVER_JAR.exists():
         pytest.skip(
             "MariaDB is not on this machine: apt-get install mariadb-server libmariadb-java"
         )
     with tempfile.TemporaryDirectory(prefix="mariadb-") as name:
-        server = MariaDb(Path(name)).make()
+        server = MariaDb(Path(name), settings).make()
         try:
             server.start()
             server.run(
