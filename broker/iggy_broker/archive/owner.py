@@ -26,6 +26,8 @@ from iggy_wire.errors import WireError
 
 OWNER_FILE: Final = "archive_owner.json"
 """In the data directory."""
+SETTLED_FILE: Final = "archive_owner.settled.json"
+"""Beside it until the archive has an owner: what takes its place then, which takes no room."""
 
 
 class NotOurs(ArchiveError):
@@ -97,21 +99,46 @@ def not_there(ours: Owner | None) -> NotThere:
     )
 
 
+def prepare(disk: Disk, root: str, *, now_us: int) -> None:
+    """Before the archive is asked for the first time: write down what a claim has to note.
+
+    Once the archive answers the disk may be full of what waits for it. OSError, StorageFailed.
+    """
+    if disk.exists(f"{root}/{OWNER_FILE}"):
+        return
+    ours = successor(None, now_us=now_us)
+    settled = encode(replace(ours, is_settled=True))
+    disk.write_file(f"{root}/{SETTLED_FILE}", settled, sync=True)
+    write_note(disk, root, ours)
+
+
 def claim(store: ArchiveStore, disk: Disk, root: str, *, now_us: int, abandoned: str = "") -> None:
     """At a start: take an archive that is nobody's, or that of a directory before this one.
 
     NotOurs, NotThere, ArchiveError, OSError, StorageFailed.
     """
     verdict, ours = look(store, disk, root, abandoned=abandoned)
+    noted = ours
     if ours is None or (verdict is Claim.TAKE and ours.id == abandoned):
         # Another id: what is given up is so once, and the next empty place is asked about again.
         ours = replace(successor(ours, now_us=now_us), is_settled=UNSET)
     if verdict is Claim.TAKE:
         ours = _fenced(store, disk, root, ours)
-        write_note(disk, root, ours)
+        if ours != noted:
+            write_note(disk, root, ours)
         put_owner(store, ours)
     if not ours.is_settled:
-        write_note(disk, root, replace(ours, is_settled=True))
+        _settle(disk, root, replace(ours, is_settled=True))
+
+
+def _settle(disk: Disk, root: str, ours: Owner) -> None:
+    prepared = f"{root}/{SETTLED_FILE}"
+    if _read(disk, prepared) == ours:
+        disk.rename(prepared, f"{root}/{OWNER_FILE}")
+        disk.sync_folder(root)
+    else:
+        write_note(disk, root, ours)
+        disk.remove(prepared)
 
 
 def _fenced(store: ArchiveStore, disk: Disk, root: str, ours: Owner) -> Owner:
@@ -163,7 +190,10 @@ def read_owner(store: ArchiveStore) -> Owner | None:
 
 def read_note(disk: Disk, root: str) -> Owner | None:
     """What the data directory `root` says of itself; None: nothing, or nothing sound."""
-    path = f"{root}/{OWNER_FILE}"
+    return _read(disk, f"{root}/{OWNER_FILE}")
+
+
+def _read(disk: Disk, path: str) -> Owner | None:
     try:
         return Owner.decode(disk.read_file(path, bytes_max=OWNER_BYTES_MAX), path)
     except (FileNotFoundError, WireError):

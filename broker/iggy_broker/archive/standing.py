@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
 
-from iggy_broker.archive.owner import NotOurs, NotThere, claim, look
+from iggy_broker.archive.owner import NotOurs, NotThere, claim, look, prepare
 from iggy_broker.archive.patience import AGAIN_S_MAX, AGAIN_S_MIN, Patience
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_broker.clock import Clock
@@ -98,6 +98,7 @@ class Standing:
         pause_s = AGAIN_S_MIN
         while True:
             try:
+                await self._prepare()
                 if not self._is_checked:  # once: it makes a folder that is missing
                     await self._lane.run(lambda store, disk: store.check())
                     self._is_checked = True
@@ -115,6 +116,10 @@ class Standing:
 
     def _look(self, store: ArchiveStore, disk: Disk) -> None:
         look(store, disk, self._root, abandoned=self._abandoned)
+
+    def _prepare(self) -> Awaitable[None]:
+        now_us = self._clock.now_us()
+        return self._lane.run(lambda store, disk: prepare(disk, self._root, now_us=now_us))
 
     def _claim(self) -> Awaitable[None]:
         now_us, abandoned = self._clock.now_us(), self._abandoned

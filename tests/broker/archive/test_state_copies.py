@@ -12,11 +12,13 @@ from msgspec.structs import replace
 from archived_topic import CONTINUOUS, ArchivedTopic, Crashed, MemoryStore
 from cleaned_topic import READER
 from iggy_broker.archive.owner import (
+    OWNER_FILE,
     Claim,
     NotOurs,
     NotThere,
     claim,
     judge,
+    prepare,
     read_note,
     read_owner,
     successor,
@@ -32,6 +34,8 @@ from simulated_disk import SimulatedDisk
 
 GROUP = ConsumerKey(2, 7)
 OFFSETS_KEY = "streams/0/topics/0/partitions/0/offsets.json"
+OPERATIONS = 12
+"""Of a disk, from nothing to an archive that has its owner."""
 
 
 def copy_state(topic: ArchivedTopic) -> None:
@@ -199,6 +203,63 @@ def test_a_claim_that_a_crash_cut_is_made_again(noted_at: str) -> None:
     assert read_owner(store) == owner_of(disk)
 
 
+def test_an_archive_begins_on_a_disk_that_was_full_before_it_answered() -> None:
+    store, disk = MemoryStore(), new_disk()
+    prepare(disk, "/data", now_us=5)
+    disk.capacity_bytes = disk.used_bytes()
+    claim(store, disk, "/data", now_us=6)
+    assert read_owner(store) == owner_of(disk)
+    prepare(disk, "/data", now_us=7)
+    assert disk.list_folder("/data") == [OWNER_FILE]
+    store.objects.clear()
+    with pytest.raises(NotThere):
+        claim(store, disk, "/data", now_us=8)
+
+
+def test_what_there_was_no_room_for_is_prepared_later() -> None:
+    store, disk = MemoryStore(), new_disk()
+    prepare(sized := new_disk(), "/data", now_us=5)
+    for room_bytes in (0, sized.used_bytes() // 2, sized.used_bytes() - 1):
+        disk.capacity_bytes = disk.used_bytes() + room_bytes
+        with pytest.raises(OSError, match="no space"):
+            prepare(disk, "/data", now_us=5)
+        assert read_note(disk, "/data") is None
+    disk.capacity_bytes = None
+    prepare(disk, "/data", now_us=6)
+    claim(store, disk, "/data", now_us=7)
+    assert read_owner(store) == owner_of(disk)
+
+
+def test_a_directory_that_is_prepared_takes_nobodys_archive() -> None:
+    store, disk = MemoryStore(), new_disk()
+    store.objects[OWNER_KEY] = encode(owner(1, 1))
+    prepare(disk, "/data", now_us=5)
+    with pytest.raises(NotOurs):
+        claim(store, disk, "/data", now_us=6)
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+def test_who_had_the_archive_before_a_crash_has_it_afterwards(power_cut: bool) -> None:
+    def take(disk: SimulatedDisk) -> None:
+        prepare(disk, "/data", now_us=5)
+        claim(store, disk, "/data", now_us=6)
+
+    for crash_at in range(OPERATIONS):
+        store, disk = MemoryStore(), new_disk(crash_at)
+        disk.settle()
+        disk.crash_at = disk.operations + crash_at
+        with pytest.raises(Crashed):
+            take(disk)
+        named = read_owner(store)
+        after = disk.crash(power_cut=power_cut)
+        take(after)
+        assert read_owner(store) == owner_of(after)
+        assert named in (None, read_owner(store))
+    store, disk = MemoryStore(), new_disk()
+    take(disk)
+    assert disk.operations == OPERATIONS + 1, "all of them were cut"
+
+
 def owner_of(disk: SimulatedDisk) -> Owner:
     """As the archive has it."""
     noted = read_note(disk, "/data")
@@ -207,8 +268,8 @@ def owner_of(disk: SimulatedDisk) -> Owner:
     return replace(noted, is_settled=UNSET)
 
 
-def new_disk() -> SimulatedDisk:
-    disk = SimulatedDisk(0)
+def new_disk(seed: int = 0) -> SimulatedDisk:
+    disk = SimulatedDisk(seed)
     disk.make_folders("/data")
     return disk
 

@@ -66,12 +66,14 @@ def _missing(scenario: Scenario) -> Iterator[object]:
         for packed, partition in edge.services.partitions.items():
             place = partition.place
             life = (*unpack(packed), place.incarnation, place.purges)
-            if partition.fenced or scenario.archived.is_rotten(life):
+            if partition.fenced:
+                continue
+            yield from _missing_offsets(objects, life, partition)
+            if scenario.archived.is_rotten(life):
                 continue
             wanted, covered = _wanted(scenario, partition), scenario.archived.covered(life)
             if covered < wanted:
                 yield life, covered, wanted
-            yield from _missing_offsets(objects, life, partition)
 
 
 def _metadata(objects: Mapping[str, bytes]) -> bytes | None:
