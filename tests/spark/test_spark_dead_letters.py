@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dead_letter_topics import letters
+from dead_letter_topics import CONTEXT, letters, messages_in, told_of
 from iggy_spark.errors import BrokerRefused, TooManyBadRecords
+from iggy_spark.messages import read_headers
+from iggy_spark.offsets import Offsets
 from iggy_wire.batch import Message
-from iggy_wire.options import Option, options_bytes
+from iggy_wire.options import Option, ValueKind, options_bytes
 from iggy_wire.primitives import Partitioning
 from sink_jobs import Setup, documents
 
@@ -63,6 +65,38 @@ def test_a_bad_message_becomes_a_dead_letter_and_its_neighbours_arrive(
     assert headers["iggy.dlq.batch"] == 0
     assert headers["iggy.dlq.job_version"] == version("iggykube")
     assert not (setup.lake / "_rejected").exists()
+
+
+def test_a_letter_is_the_message_as_it_was_and_tells_all_that_is_known(
+    spark: SparkSession, topic: Topic, setup: Setup
+) -> None:
+    setup.value["uid"] = "5d1c"
+    cast = {"cast_fields": {"fields": [{"key": "month", "to": "integer"}]}}
+    setup.value["sink"]["transforms"] = [{"delete_fields": {"fields": ["at"]}}, cast]
+    bad = {
+        "decode": b'\xff\x00 {"number": ',
+        "transform": b' {"month":  "\\u0073oon", "number":1, "number":2 }\n',
+    }
+    own = Option.of("kept", 7, ValueKind.UINT32), Option("raw", ValueKind.RAW, b"\xff\x00")
+    headers = options_bytes(own)
+    sent = [Message(text, id=n + 1, headers=headers) for n, text in enumerate(bad.values())]
+    topic.client.send(topic.stream, topic.name, Partitioning.partition(0), sent)
+
+    setup.run(spark)
+
+    known = messages_in(topic.client, topic.stream, topic.name)
+    incarnation = Offsets.from_json(topic.at(0)).incarnation
+    found = {str(told_of(headers)["stage"]): letter for letter, headers in letters(topic)}
+    assert {stage: letter.payload for stage, letter in found.items()} == bad
+    for stage, message in zip(bad, known, strict=True):
+        assert found[stage].headers.startswith(headers)
+        told = told_of(read_headers(memoryview(found[stage].headers)))
+        more = {"sink_uid", "transform_index"} if stage == "transform" else {"sink_uid"}
+        assert told.keys() == CONTEXT | more
+        times = (told["timestamp"], told["origin_timestamp"])
+        assert times == (message.timestamp_us, message.origin_timestamp_us)
+        assert told["incarnation"] == incarnation
+        assert told.get("transform_index") == (1 if stage == "transform" else None)
 
 
 def test_the_topic_for_them_is_made_and_keeps_them_thirty_days(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dead_letter_topics import messages_in
+from dead_letter_topics import CONTEXT, messages_in, told_of
 from iggy_spark.errors import BadPayload, SinkError
 from iggy_spark.messages import read_headers
 from iggy_wire.batch import Message
@@ -171,6 +171,7 @@ def test_a_document_that_is_refused_becomes_a_dead_letter(
 ) -> None:
     trace = options_bytes((Option.of("trace", "abc"),))
     payloads = documents(0, 10)
+    payloads[3] = b" " + payloads[3].replace(b": ", b" :\t") + b"\n"  # as nobody else writes it
     where = Partitioning.partition(0)
     sent = [Message(text, id=n + 1, headers=trace) for n, text in enumerate(payloads)]
     topic.client.send(topic.stream, topic.name, where, sent)
@@ -189,6 +190,7 @@ def test_a_document_that_is_refused_becomes_a_dead_letter(
     assert letter.payload == payloads[3]
     headers = read_headers(memoryview(letter.headers))
     assert headers["trace"] == "abc"
+    assert told_of(headers).keys() == CONTEXT
     assert (headers["iggy.dlq.stage"], headers["iggy.dlq.offset"]) == ("write", 3)
     assert headers["iggy.dlq.error_class"] == "document_parsing_exception"
     assert "failed to parse field [delay]" in str(headers["iggy.dlq.error"])

@@ -14,6 +14,24 @@ from iggy_wire.primitives import Consumer, PollingStrategy
 if TYPE_CHECKING:
     from conftest import Topic
 
+CONTEXT = {
+    *("stream", "topic", "partition", "offset", "incarnation"),
+    *("timestamp", "origin_timestamp", "id", "sink", "batch", "job_version"),
+    *("stage", "error_class", "error", "attempt"),
+}
+"""What each letter tells of its message; of a sink with a uid also `sink_uid`, of a transform
+`transform_index`.
+"""
+
+
+def told_of(headers: dict[str, Value]) -> dict[str, Value]:
+    """What a letter's headers tell of the message, without its own."""
+    return {
+        name.removeprefix("iggy.dlq."): value
+        for name, value in headers.items()
+        if name.startswith("iggy.dlq.")
+    }
+
 
 def messages_in(client: Client, stream: str, topic: str, partition: int = 0) -> list[Message]:
     """The first 10,000 of a partition."""
