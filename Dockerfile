@@ -1,4 +1,4 @@
-# The images of IggyKube, each a stage: broker, operator, spark; spark-4.1 on request. docs/images.md tells what is in them.
+# The images of IggyKube, each a stage: broker, operator, spark; on request spark-4.1, spark-4.2. docs/images.md tells what is in them.
 #
 #   make images                                                    with buildah, podman or docker, whatever is there
 #   docker build --target broker --tag iggykube/broker:0.1.0 .     by hand
@@ -29,14 +29,17 @@ COPY images/steps/install-chosen images/steps/machine.sh images/steps/move-spark
 # Which packages each image gets, from the lock. PyArrow brings a header that the kernel is compiled with.
 FROM base AS chosen
 WORKDIR /src
-COPY requirements.lock pyproject.toml images/steps/locked.py images/spark-4.1/pyspark.lock ./
+COPY requirements.lock pyproject.toml images/steps/locked.py ./
+COPY images/spark-4.1/pyspark.lock spark-4.1.lock
+COPY images/spark-4.2/pyspark.lock spark-4.2.lock
 RUN mkdir /chosen \
     && python3 locked.py packages setuptools wheel >/chosen/tools \
     && python3 locked.py packages cython msgspec pyarrow xxhash >/chosen/code \
     && python3 locked.py extra broker archive quic >/chosen/broker \
     && python3 locked.py extra operator >/chosen/operator \
     && python3 locked.py extra spark sinks >/chosen/spark \
-    && python3 locked.py extra spark instead pyspark.lock >/chosen/spark-4.1
+    && python3 locked.py extra spark instead spark-4.1.lock >/chosen/spark-4.1 \
+    && python3 locked.py extra spark instead spark-4.2.lock >/chosen/spark-4.2
 
 # Our own code as it is laid over the libraries, with the compiled kernel: without it the build fails.
 FROM tools AS code
@@ -75,6 +78,11 @@ COPY --from=chosen /chosen/tools /chosen/spark-4.1 /chosen/
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     images/steps/install-chosen tools spark-4.1 && images/steps/trim keep-pip && images/steps/move-spark
 
+FROM tools AS spark-4.2-libraries
+COPY --from=chosen /chosen/tools /chosen/spark-4.2 /chosen/
+RUN --mount=type=secret,id=pip --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    images/steps/install-chosen tools spark-4.2 && images/steps/trim keep-pip && images/steps/move-spark
+
 # What Spark runs on. The folder: Java's package links a page into it, and the slim base has none.
 FROM base AS java
 RUN mkdir --parents /usr/share/man/man1 \
@@ -98,6 +106,12 @@ RUN --mount=type=secret,id=maven --mount=type=secret,id=java-ca --mount=type=cac
 # The same for Spark 4.1, with Iceberg and Delta tables.
 FROM maven AS spark-4.1-jars
 COPY images/spark-4.1/pom.xml images/spark-4.1/jars.sha256 ./
+RUN --mount=type=secret,id=maven --mount=type=secret,id=java-ca --mount=type=cache,target=/root/.m2/repository \
+    ./fetch-jars
+
+# And for Spark 4.2, with Delta tables.
+FROM maven AS spark-4.2-jars
+COPY images/spark-4.2/pom.xml images/spark-4.2/jars.sha256 ./
 RUN --mount=type=secret,id=maven --mount=type=secret,id=java-ca --mount=type=cache,target=/root/.m2/repository \
     ./fetch-jars
 
@@ -145,7 +159,7 @@ WORKDIR /
 USER 10001:10001
 ENTRYPOINT ["iggy-operator"]
 
-# What both Spark images have.
+# What all Spark images have.
 FROM java AS spark-base
 RUN groupadd --gid 185 spark \
     && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin spark \
@@ -155,7 +169,7 @@ ENV SPARK_HOME=/opt/spark
 STOPSIGNAL SIGTERM
 WORKDIR /opt/spark/work-dir
 
-# One layer, the last one of both.
+# One layer, the last one of each.
 FROM scratch AS spark-code
 COPY --from=code /code/opt/iggykube/lib /opt/iggykube/lib
 COPY images/spark/sink_job.py /opt/iggykube/
@@ -187,6 +201,20 @@ LABEL org.opencontainers.image.title="iggykube/spark-4.1" \
 COPY --from=spark-4.1-libraries /opt/spark /opt/spark
 COPY --from=spark-4.1-jars /jars /opt/spark/jars
 COPY --from=spark-4.1-libraries /opt/iggykube /opt/iggykube
+COPY --from=spark-code /opt /opt
+USER 185:185
+ENTRYPOINT ["spark-entrypoint"]
+
+FROM spark-base AS spark-4.2
+ARG VERSION
+LABEL org.opencontainers.image.title="iggykube/spark-4.2" \
+    org.opencontainers.image.description="Spark 4.2 with Delta tables and the data source of IggyKube." \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="debian:bookworm-slim"
+COPY --from=spark-4.2-libraries /opt/spark /opt/spark
+COPY --from=spark-4.2-jars /jars /opt/spark/jars
+COPY --from=spark-4.2-libraries /opt/iggykube /opt/iggykube
 COPY --from=spark-code /opt /opt
 USER 185:185
 ENTRYPOINT ["spark-entrypoint"]

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 STAGES = ("broker", "operator", "spark")
-VARIANTS = ("spark-4.1",)  # built when they are named, and only then
+VARIANTS = ("spark-4.1", "spark-4.2")  # built when they are named, and only then
 
 
 def version(root: Path) -> str:

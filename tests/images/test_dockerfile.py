@@ -18,8 +18,10 @@ USERS = {
     "operator": "10001:10001",
     "spark": "185:185",
     "spark-4.1": "185:185",
+    "spark-4.2": "185:185",
 }
-SPARKS = {"spark": "images/spark", "spark-4.1": "images/spark-4.1"}
+SPARKS = {name: f"images/{name}" for name in ("spark", *inputs.VARIANTS)}
+HADOOPS = {"4.1": "3.4.2", "4.2": "3.5.0"}  # inside its PySpark
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -82,15 +84,20 @@ def test_an_image_takes_the_libraries_of_its_own_extra_only(name: str) -> None:
 def _chosen() -> dict[str, str]:
     """By file, what is asked for."""
     found = re.findall(
-        r"locked.py extra ([a-z. ]+) >/chosen/([a-z0-9.-]+)", stages()["chosen"].last("RUN")
+        r"locked.py extra ([a-z0-9. -]+) >/chosen/([a-z0-9.-]+)", stages()["chosen"].last("RUN")
     )
     return {file: words for words, file in found}
 
 
-def test_the_variant_has_its_own_spark_and_no_sinks() -> None:
+def test_a_variant_has_its_own_spark_and_no_libraries_of_sinks() -> None:
     # Sinks run on the other one: what they need has no use here.
-    assert _chosen()["spark-4.1"] == "spark instead pyspark.lock"
-    assert _chosen()["spark"] == "spark sinks"
+    chosen = _chosen()
+    assert {name: chosen[name] for name in inputs.VARIANTS} == {
+        name: f"spark instead {name}.lock" for name in inputs.VARIANTS
+    }
+    assert chosen["spark"] == "spark sinks"
+    copies = stages()["chosen"].all("COPY")
+    assert {f"images/{name}/pyspark.lock {name}.lock" for name in inputs.VARIANTS} <= set(copies)
 
 
 def _other_stage(words: str) -> list[str]:
@@ -196,18 +203,18 @@ def test_jars_have_the_versions_that_spark_was_built_with() -> None:
     assert _asked_for("spark") == {"bom": "2.35.4", "hadoop-aws": _hadoop_of_spark()}
 
 
-def test_tables_are_for_the_spark_of_the_variant() -> None:
-    asked = _asked_for("spark-4.1")
-    (version,) = re.findall(
-        r"^pyspark==(\S+)", (ROOT / SPARKS["spark-4.1"] / "pyspark.lock").read_text()
-    )
+@pytest.mark.parametrize("name", inputs.VARIANTS)
+def test_tables_are_for_the_spark_of_the_variant(name: str) -> None:
+    asked = _asked_for(name)
+    spark = name.removeprefix("spark-")
+    (version,) = re.findall(r"^pyspark==(\S+)", (ROOT / SPARKS[name] / "pyspark.lock").read_text())
 
     of_spark = {re.search(r"_?(\d\.\d)_2\.13$|$", one)[1] for one in asked}
-    assert of_spark - {None} == {version.rpartition(".")[0]} == {"4.1"}
+    assert of_spark - {None} == {version.rpartition(".")[0]} == {spark}
     page = (ROOT / "docs/images.md").read_text()
     for part in (version, *asked.values()):
         assert part in page, "the page names what is in the image"
-    assert asked["hadoop-aws"] == "3.4.2"
+    assert asked["hadoop-aws"] == HADOOPS[spark]
     assert {v for artifact, v in asked.items() if artifact.startswith("delta-")} == {"4.4.0"}
 
 

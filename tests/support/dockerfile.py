@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FINAL = ("broker", "operator", "spark", "spark-4.1")
+FINAL = ("broker", "operator", "spark", "spark-4.1", "spark-4.2")
 
 
 @dataclass(frozen=True, slots=True)
