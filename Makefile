@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Native and JVM logs that concern no user: a loopback host name, a missing native Hadoop library.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: charts help images setup cluster-up cluster-down e2e sim faults demo test check format kernel lock wheel interop bench reference docs clean
+.PHONY: charts help images setup cluster-up cluster-down e2e older-sparks sim faults demo test check format kernel lock wheel interop bench reference docs clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,25 @@ sim: $(INSTALLED) ## simulated brokers with faults: SEED=7 replays one, SEEDS=10
 faults: $(INSTALLED) ## faults on real brokers, the long ones too (ARGS="-k kills" for some)
 	@$(BIN)/python -m pytest tests/faults tests/spark -m "faults or long" $(ARGS)
 
+# Those of the image's variants, each in an environment made of what its image is made of, with its jars.
+build/spark-%/.made: images/spark-%/pyspark.lock images/spark-%/pom.xml images/spark-%/jars.sha256 requirements.lock pyproject.toml
+	@command -v mvn >/dev/null || { echo "Maven is missing (Debian's package maven): it fetches jars for Spark" >&2; exit 1; }
+	@echo "making build/spark-$*"
+	@rm -rf $(@D)
+	@$(PYTHON_COMMAND) -m venv $(@D)
+	@$(PYTHON_COMMAND) images/steps/locked.py packages setuptools wheel > $(@D)/tools.lock
+	@$(PYTHON_COMMAND) images/steps/locked.py extra spark instead $< > $(@D)/libraries.lock
+	@{ $(@D)/bin/python -m pip install --quiet --require-hashes --no-deps -r $(@D)/tools.lock \
+	    && $(@D)/bin/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation -r $(@D)/libraries.lock \
+	    && cd images/spark-$* && ../steps/fetch-jars "$(CURDIR)/$(@D)/jars"; } \
+	    || { echo "build/spark-$* was not made: are the package index and Maven's repository in reach?" >&2; exit 1; }
+	@IGGYKUBE_PURE=1 $(@D)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+older-sparks: $(INSTALLED) build/spark-4.1/.made build/spark-4.2/.made ## the data source on the Sparks of the image's variants (ARGS="-k 4.2" for one)
+	@.ci/machine
+	@$(BIN)/python -m pytest tests/spark/test_spark_older.py -m older_spark $(ARGS)
+
 cluster-up: $(INSTALLED) ## a real Kubernetes on this machine for tests, as root; what runs is left alone
 	@.ci/machine --e2e
 	@$(BIN)/python tests/e2e/cluster up
@@ -105,7 +124,7 @@ images: ## build the container images that changed, as archives (ARGS=--help tel
 	@PYTHONPATH=images $(PYTHON_COMMAND) -m image_builder $(ARGS)
 
 wheel: $(INSTALLED) ## build wheel and sdist into dist/
-	@rm -rf dist build
+	@rm -rf dist build/bdist.* build/lib* build/temp.*
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 
 interop: $(INSTALLED) ## other people's clients and tests against our broker (ARGS="python -k Topic" for some)

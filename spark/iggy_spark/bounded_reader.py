@@ -1,7 +1,7 @@
 """The stream reader for Spark 4.1, which says neither where a micro-batch begins nor how large it
 may be: the reader remembers where the last one ended, and bounds the next one by the options.
 
-What Spark 4.1 calls, as `tests/spark/test_spark_41_source.py` sees it:
+What Spark 4.1 calls, as `tests/spark/test_spark_older.py` sees it:
 
 - a query that goes on from a checkpoint: first `partitions(end, end)`, with the end of the last
   batch that was planned. If that was not finished, `partitions(start, end)` repeats it;

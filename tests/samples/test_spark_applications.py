@@ -33,7 +33,7 @@ def test_the_page_shows_the_files_as_they_are(file: str) -> None:
 def test_the_page_of_images_shows_the_settings_of_tables_as_they_are() -> None:
     page = (ROOT / "docs" / "images.md").read_text()
 
-    # tests/spark/test_spark_41_source.py runs the program with them.
+    # tests/spark/test_spark_older.py runs the program with them.
     assert f"```properties\n{(FOLDER / 'tables.conf').read_text()}```" in page
 
 

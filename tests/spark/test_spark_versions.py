@@ -1,5 +1,5 @@
 """What is done on Spark 4.1, on the Spark that is there: the reader that bounds itself is called as
-Spark 4.1 calls it, over a real broker. `test_spark_41_source.py` has the real Spark 4.1.
+Spark 4.1 calls it, over a real broker. `test_spark_older.py` has the real Spark 4.1.
 """
 
 import importlib.util

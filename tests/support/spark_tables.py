@@ -48,6 +48,7 @@ def settings(endpoint: str) -> dict[str, str]:
         "spark.hadoop.fs.s3a.endpoint.region": REGION,
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.enabled": "false",
     }
 

@@ -1,16 +1,16 @@
-"""What a user does with Spark 4.1 and the jars of table formats, as one program.
+"""What a user does with an older Spark and the jars of table formats, as one program.
 
-    python spark_41_program.py BROKER JARS FOLDER
+    python older_spark_program.py BROKER JARS FOLDER
 
-It is run by an interpreter that has PySpark 4.1 (`spark_41.py`), with the project's packages on the
-path and a broker at BROKER. What it has seen is printed as one line of JSON at the end.
+It is run by an interpreter that has that Spark (`older_spark.py`), with the project's packages on
+the path and a broker at BROKER. What it has seen is printed as one line of JSON at the end.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from broker_process import PASSWORD, USERNAME
 from iggy_client import Client
 from iggy_spark import errors
-from iggy_spark.spark_versions import VERSION
+from iggy_spark.spark_versions import HAS_READ_LIMITS, VERSION
 from iggy_wire.batch import Message
 from iggy_wire.primitives import Consumer, Partitioning
 from waiting import wait_until
@@ -41,7 +41,7 @@ class Failing(Exception):
 class Program:
     """One run: a topic, a Spark, and what they showed."""
 
-    def __init__(self, broker: str, jars: Path, folder: Path) -> None:
+    def __init__(self, broker: str, jars: str, folder: Path) -> None:
         self.broker, self.folder = broker, folder
         self.client = Client(broker)
         self.client.login(USERNAME, PASSWORD)
@@ -182,27 +182,29 @@ class Program:
         return sorted(row.id for row in rows)
 
     def iceberg(self) -> Any:
-        """By a stream, and by SQL: append and merge."""
         self.spark.sql(f"CREATE TABLE lake.shop.streamed ({SCHEMA}) USING iceberg")
         self.into("iceberg").toTable("lake.shop.streamed").awaitTermination()
-        self.spark.read.format("iggy").options(**self.options()).load().select(
-            "value.*"
-        ).createOrReplaceTempView("orders")
-        self.spark.sql(f"CREATE TABLE lake.shop.selected ({SCHEMA}) USING iceberg")
-        self.spark.sql("INSERT INTO lake.shop.selected SELECT * FROM orders WHERE id >= 10")
-        merge = "WHEN MATCHED THEN UPDATE SET name = 'seen' WHEN NOT MATCHED THEN INSERT *"
-        self.spark.sql(f"MERGE INTO lake.shop.selected t USING orders s ON t.id = s.id {merge}")
-        return [self.ids("lake.shop.streamed"), self.counts("lake.shop.selected")]
+        return [self.ids("lake.shop.streamed"), self.merged("iceberg", "lake.shop.selected")]
 
     def delta(self) -> Any:
-        """The same."""
         at = self.folder / "tables"
         self.into("delta").start(str(at / "streamed")).awaitTermination()
-        self.spark.sql(f"CREATE TABLE delta.`{at}/selected` ({SCHEMA}) USING delta")
-        self.spark.sql(f"INSERT INTO delta.`{at}/selected` SELECT * FROM orders WHERE id >= 10")
-        merge = "WHEN MATCHED THEN UPDATE SET name = 'seen' WHEN NOT MATCHED THEN INSERT *"
-        self.spark.sql(f"MERGE INTO delta.`{at}/selected` t USING orders s ON t.id = s.id {merge}")
-        return [self.ids(f"delta.`{at}/streamed`"), self.counts(f"delta.`{at}/selected`")]
+        return [self.ids(f"delta.`{at}/streamed`"), self.merged("delta", f"delta.`{at}/selected`")]
+
+    def merged(self, form: str, table: str) -> dict[str, int]:
+        """Append and merge by SQL: how many rows there are, and how many of them were changed."""
+        rows = self.spark.read.format("iggy").options(**self.options()).load()
+        rows.select("value.*").createOrReplaceTempView("orders")
+        for words in (
+            f"CREATE TABLE {table} ({SCHEMA}) USING {form}",
+            f"INSERT INTO {table} SELECT * FROM orders WHERE id >= 10",
+            f"MERGE INTO {table} t USING orders s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET name = 'seen' WHEN NOT MATCHED THEN INSERT *",
+        ):
+            self.spark.sql(words)
+        query = f"SELECT count(*) n, count_if(name = 'seen') seen FROM {table}"
+        (row,) = self.spark.sql(query).collect()
+        return {"rows": row.n, "seen": row.seen}
 
     def into(self, form: str) -> Any:
         frame = self.stream().select("value.*")
@@ -211,12 +213,6 @@ class Program:
 
     def ids(self, table: str) -> list[int]:
         return [row.id for row in self.spark.sql(f"SELECT id FROM {table} ORDER BY id").collect()]
-
-    def counts(self, table: str) -> dict[str, int]:
-        """How many rows were inserted, and how many of them were changed since."""
-        query = f"SELECT count(*) n, count_if(name = 'seen') seen FROM {table}"
-        (row,) = self.spark.sql(query).collect()
-        return {"rows": row.n, "seen": row.seen}
 
     def refused(self) -> Any:
         """What this Spark makes impossible, with the sentences that say so."""
@@ -241,35 +237,52 @@ def limit() -> dict[str, str]:
     return {"maxOffsetsPerTrigger": str(LIMIT)}
 
 
-def session(jars: Path, folder: Path) -> SparkSession:
-    """With both table formats, as docs/images.md has it."""
-    builder = SparkSession.builder.master("local[2]").appName("spark-41")
-    for key, value in {
-        "spark.jars": ",".join(str(path) for path in sorted(jars.glob("*.jar"))),
-        "spark.sql.extensions": f"{ICEBERG},{DELTA}",
+def session(jars: str, folder: Path) -> SparkSession:
+    """With the table formats whose jars are there, as docs/images.md has it."""
+    builder = SparkSession.builder.master("local[2]").appName("older-spark")
+    conf = {
+        "spark.jars": jars,
+        "spark.sql.extensions": DELTA,
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "hadoop",
-        "spark.sql.catalog.lake.warehouse": str(folder / "lake"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
-    }.items():
+    }
+    if has_iceberg(jars):
+        conf |= {
+            "spark.sql.extensions": f"{ICEBERG},{DELTA}",
+            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.lake.type": "hadoop",
+            "spark.sql.catalog.lake.warehouse": str(folder / "lake"),
+        }
+    for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
+def has_iceberg(jars: str) -> bool:
+    return "/iceberg-spark-runtime-" in jars
+
+
+def parts(jars: str) -> Iterator[str]:
+    """What can be done with this Spark and these jars."""
+    yield from ("limited", "batch_read", "available_now", "write", "delta")
+    if has_iceberg(jars):
+        yield "iceberg"
+    if not HAS_READ_LIMITS:
+        yield "refused"
+
+
 def main(broker: str, jars: str, folder: str) -> None:
-    program = Program(broker, Path(jars), Path(folder))
-    seen: dict[str, Any] = {"version": VERSION, "limited": program.limited()}
-    for part in ("batch_read", "available_now", "write", "iceberg", "delta", "refused"):
-        seen[part] = getattr(program, part)()
+    program = Program(broker, jars, Path(folder))
+    seen = {part: getattr(program, part)() for part in parts(jars)}
     program.spark.stop()
-    sys.stdout.write(json.dumps(seen) + "\n")
+    sys.stdout.write(json.dumps({"version": VERSION, **seen}) + "\n")
 
 
 if __name__ == "__main__":
