@@ -15,19 +15,28 @@ from typing import Final, NamedTuple
 from iggy_broker.archive import blocks
 from iggy_broker.archive.block_cache import BlockCache, BlockKey, LifeKey
 from iggy_broker.archive.blocks import Block, BlockReader, Start, Table, load_table, wanted_bytes
+from iggy_broker.archive.fences import read_fences
 from iggy_broker.archive.fetching import Fetches
 from iggy_broker.archive.memory import Memory
 from iggy_broker.archive.patience import Patience
-from iggy_broker.archive.shelves import Shelf, list_objects, put_up, read_manifests, unchanging
+from iggy_broker.archive.shelves import (
+    Shelf,
+    check_owner,
+    joined,
+    list_folder,
+    put_up,
+    read_manifests,
+    unchanging,
+)
 from iggy_broker.archive.store import ArchiveError
 from iggy_broker.clock import Clock
 from iggy_broker.errors import Reject
 from iggy_broker.logs import event
 from iggy_broker.metrics import Counters
 from iggy_broker.storage.older import NotHere
-from iggy_wire.archive import Life, Manifest
+from iggy_wire.archive import Life
 from iggy_wire.archive_fences import NO_FENCES
-from iggy_wire.archive_listing import Segment, parse_folder
+from iggy_wire.archive_listing import Segment, folders, parse_folder
 from iggy_wire.errors import ErrorCode
 from iggy_wire.sealing import Keyring
 
@@ -240,18 +249,27 @@ class Library:
         partition = parse_folder("/".join(life.folder.rsplit("/", 6)[-6:]))
         assert partition is not None, "a partition's folder"
         ours = Life(life.incarnation, life.purges)
-        look = partial(list_objects, partition=partition, life=ours, known=self._known)
-        found = await self._fetches.run(look)
-        self._known = found.fences
-        before = self._shelves.get(life)
-        manifests: dict[str, Manifest] = unchanging(before)
+        plain, own = (
+            partial(list_folder, folder=one, life=ours) for one in folders(partition, ours)
+        )
+        run, before = self._fetches.run, self._shelves.get(life)
+        # At once: a store that is far away takes its time for each.
+        fences, *parts = await asyncio.gather(
+            run(partial(read_fences, known=self._known)), run(plain), run(own)
+        )
+        self._known = fences
+        found = joined(parts)
+        if not found.keys:
+            await run(check_owner)
+        manifests = unchanging(before) | found.last
         new = [key for key in found.keys if key not in manifests]
         reads = [new[number::_MANIFEST_READS] for number in range(_MANIFEST_READS)]
-        parts = [self._fetches.run(partial(read_manifests, keys=keys)) for keys in reads if keys]
-        for part in await asyncio.gather(*parts):
-            manifests |= part
+        reading = [run(partial(read_manifests, keys=part)) for part in reads if part]
+        for read in await asyncio.gather(*reading):
+            manifests |= read
         there = {key: manifests[key] for key in found.keys if key in manifests}
-        shelf = self._shelves[life] = put_up(found, there, ours, end=end, before=before)
+        shelf = put_up(found.sizes, there, ours, fences=fences, end=end, before=before)
+        self._shelves[life] = shelf
         for key in shelf.listing.missing:
             if self._patience.may_tell(key, self.now_s()):
                 told = event("archive_damaged", folder=life.folder)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from iggy_broker.archive.blocks import Table
-from iggy_broker.archive.fences import read_fences
 from iggy_broker.archive.finding import read_if_any
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_wire.archive import OWNER_KEY, Life, Manifest, parse_key
-from iggy_wire.archive_fences import NO_FENCES, Fences
-from iggy_wire.archive_listing import Listing, Partition, Segment, folders, life_of, listing
+from iggy_wire.archive_fences import Fences
+from iggy_wire.archive_listing import Listing, Segment, life_of, listing
 
 TABLES_MAX: Final = 256
 """Of one partition."""
@@ -46,37 +45,45 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Objects of a life's folders."""
+    """Objects of a life in its folders."""
 
     sizes: Mapping[str, int]
     keys: tuple[str, ...]
     """Of manifests."""
-    fences: Fences
-    """What of them counts."""
+    last: dict[str, Manifest]
+    """Those of them that were read to know whose a folder is."""
 
 
-def list_objects(
-    store: ArchiveStore, partition: Partition, life: Life, known: Fences = NO_FENCES
-) -> Found:
-    """List them. `known`: fences that counted before.
+def list_folder(store: ArchiveStore, folder: str, life: Life) -> Found:
+    """List it; nothing if it is another life's. ArchiveError."""
+    there = {one.key: one.size_bytes for one in store.entries(f"{folder}/")}
+    manifests = {key: by for key in there if (by := _writer(key)) is not None}
+    # All in a folder belongs to one life; should a former owner not know, the last one does.
+    last = max(manifests, key=lambda key: manifests[key], default=None)
+    one = None if last is None else read_if_any(store, last)
+    if last is None or one is None:
+        return Found(there, tuple(manifests), {})
+    if life_of(one) != life:
+        return Found({}, (), {})
+    return Found(there, tuple(manifests), {last: one})
 
-    ArchiveError, also for an archive that is nobody's: its volume is not mounted.
-    """
+
+def joined(parts: Iterable[Found]) -> Found:
+    """Of several folders."""
     sizes: dict[str, int] = {}
     keys: list[str] = []
-    fences = read_fences(store, known)
-    for folder in folders(partition, life):
-        there = {one.key: one.size_bytes for one in store.entries(f"{folder}/")}
-        manifests = {key: by for key in there if (by := _writer(key)) is not None}
-        # All in a folder belongs to one life; should a former owner not know, the last one does.
-        last = max(manifests, key=lambda key: manifests[key], default=None)
-        if last is not None and (one := read_if_any(store, last)) and life_of(one) != life:
-            continue
-        sizes |= there
-        keys += manifests
-    if not keys and store.size(OWNER_KEY) is None:
+    last: dict[str, Manifest] = {}
+    for part in parts:
+        sizes |= part.sizes
+        keys += part.keys
+        last |= part.last
+    return Found(sizes, tuple(keys), last)
+
+
+def check_owner(store: ArchiveStore) -> None:
+    """ArchiveError for an archive that is nobody's: its volume is not mounted."""
+    if store.size(OWNER_KEY) is None:
         raise ArchiveError("the archive is empty, it has not even an owner: is it mounted?")
-    return Found(sizes, tuple(keys), fences)
 
 
 def read_manifests(store: ArchiveStore, keys: Iterable[str]) -> dict[str, Manifest]:
@@ -86,11 +93,20 @@ def read_manifests(store: ArchiveStore, keys: Iterable[str]) -> dict[str, Manife
 
 
 def put_up(
-    found: Found, manifests: Mapping[str, Manifest], life: Life, *, end: int, before: Shelf | None
+    sizes: Mapping[str, int],
+    manifests: Mapping[str, Manifest],
+    life: Life,
+    *,
+    fences: Fences,
+    end: int,
+    before: Shelf | None,
 ) -> Shelf:
-    """A shelf of what was found. Of the one before it stays what cannot have changed."""
+    """A shelf of what was found: of objects by key, as far as `fences` let them count.
+
+    Of the one before it stays what cannot have changed.
+    """
     named = [(key.rpartition("/")[0], manifest) for key, manifest in manifests.items()]
-    listed = listing(named, life, found.sizes, fences=found.fences)
+    listed = listing(named, life, sizes, fences=fences)
     shelf = Shelf(listed, manifests, end)
     if before is not None:
         for segment in listed.segments:

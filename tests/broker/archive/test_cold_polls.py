@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
 from cold_topic import ColdTopic
 from iggy_broker.archive import blocks, fetching
+from iggy_broker.archive.store import ArchiveStore
 from iggy_broker.errors import Reject
 from iggy_broker.metadata import changes
 from iggy_broker.storage.older import Asked, NotHere
@@ -19,6 +22,7 @@ from iggy_wire.errors import ErrorCode
 from iggy_wire.primitives import PollingStrategy
 from iggy_wire.sealing import Keyring, id_of
 
+T = TypeVar("T")
 READER = ConsumerKey(1, 7)
 
 
@@ -74,6 +78,32 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> ColdTopic:
     topic.grow(60)
     topic.forget()
     return topic
+
+
+def test_a_first_poll_asks_for_all_it_can_at_once_and_for_no_manifest_twice(
+    cold: ColdTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, run = cold.store, fetching.Fetches.run
+    read, manifests = store.read, []
+    running: list[int] = [0]
+
+    def noted_read(key: str, size_bytes: int, position: int) -> bytes:
+        manifests.extend([key] if key.endswith(".json") and "/partitions/" in key else [])
+        return read(key, size_bytes, position)
+
+    async def slow_run(self: fetching.Fetches, work: Callable[[ArchiveStore], T]) -> T:
+        running.append(running[-1] + 1)
+        await asyncio.sleep(0)  # the others begin
+        running.append(running[-1] - 1)
+        return await run(self, work)
+
+    monkeypatch.setattr(store, "read", noted_read)
+    monkeypatch.setattr(fetching.Fetches, "run", slow_run)
+
+    assert cold.polled(PollingStrategy.offset(0), 3) == cold.sent[:3]
+
+    assert sorted(manifests) == sorted(keys(cold, "json"))
+    assert max(running) >= 3, "owner, and both folders of the life"
 
 
 def empty_log_at_the_end_of_the_archive(topic: ColdTopic) -> None:
