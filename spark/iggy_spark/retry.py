@@ -13,9 +13,12 @@ from iggy_spark.errors import SinkError
 
 T = TypeVar("T")
 
-Cause = Literal["busy", "conflict", "unreachable"]
-"""What kept a target: it puts the call off, another writer was first, there is no way to it."""
+Cause = Literal["busy", "conflict", "held", "unreachable"]
+"""What kept a target: it puts the call off, another writer was first, nothing was sent because it
+has failed too often (`sinks.circuit`), there is no way to it.
+"""
 CAUSES: Final[tuple[Cause, ...]] = get_args(Cause)
+DOUBLINGS_MAX: Final = 64  # of a pause
 AWAY_FAILURES: Final = 2  # in a row; a single one is no news
 
 
@@ -61,8 +64,9 @@ class Retry:
         """`draw` gives numbers from 0 to 1. `away` is told why a target has not answered twice in a
         row, and None when it has, well or not; of one that is given up it hears no more.
         """
-        self._policy, self._clock, self._sleep, self._draw = policy, clock, sleep, draw
+        self._clock, self._sleep, self._draw = clock, sleep, draw
         self._away = away
+        self.policy = policy
         self.counts: Counter[Cause] = Counter()
 
     def call(self, work: Callable[[], T], *, what: str) -> T:
@@ -79,15 +83,14 @@ class Retry:
                 except TransientError as error:
                     failures += 1
                     if failures == 1:  # what went before was no trouble, however long it took
-                        deadline = self._clock() + self._policy.timeout_s
+                        deadline = self._clock() + self.policy.timeout_s
                     elif failures == AWAY_FAILURES:
                         self._away(f"{what}: {error}")
                     pause = self._pause(error, failures)
                     if self._clock() + pause > deadline:
                         failures = 0  # nobody has answered: it is not back
                         raise SinkError(
-                            f"{what}: {error}; tried for {self._policy.timeout_s:g} s "
-                            "(errors.retry)"
+                            f"{what}: {error}; tried for {self.policy.timeout_s:g} s (errors.retry)"
                         ) from error
                     self.counts[error.cause] += 1
                     self._sleep(pause)
@@ -97,5 +100,6 @@ class Retry:
 
     def _pause(self, error: TransientError, failures: int) -> float:
         # Not all at once again, when many tasks have lost the same target.
-        bound = min(self._policy.initial_s * 2.0 ** (failures - 1), self._policy.max_s)
+        growth = 2.0 ** min(failures - 1, DOUBLINGS_MAX)
+        bound = min(self.policy.initial_s * growth, self.policy.max_s)
         return self._draw() * bound if error.after_s is None else error.after_s

@@ -59,8 +59,9 @@ class SinkReader(readers.IggyStreamReader):
         options = replace(self._options, payload=config.payload)
         spans = json.loads(self._covered).get(str(partition.wanted.partition), [])
         covered = tuple((first, end) for first, end in spans)
-        retry = Retry(config.retry_policy, away=Notice(Path(self._away)))
-        sink = registry.build(config, show=lambda line: None, retry=retry, reach=options)
+        away = Path(self._away)
+        retry = Retry(config.retry_policy, away=Notice(away))
+        sink = registry.build(config, show=lambda line: None, retry=retry, reach=options, away=away)
         with driver_mark.of(config).writing(self._mark) as confirm:
             letters = DeadLetters.of(config, options, batch=_batch())
             found = portions

@@ -55,7 +55,9 @@ def test_every_message_of_a_batch_is_counted_once() -> None:
     assert found == [100, 2, 3, 4, 1]
     assert sample(metrics, "bytes_total") == 1000
     retries = [sample(metrics, "retries_total", reason=cause) for cause in CAUSES]
-    assert dict(zip(CAUSES, retries, strict=True)) == {"busy": 2, "conflict": 0, "unreachable": 0}
+    assert dict(zip(CAUSES, retries, strict=True)) == {
+        "busy": 2, "conflict": 0, "held": 0, "unreachable": 0
+    }  # fmt: skip
     assert sample(metrics, "lost_messages_total") == 7
     assert sample(metrics, "batch_rows") == 10
     assert sample(metrics, "batch_seconds_sum") == 1.7

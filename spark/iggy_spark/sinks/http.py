@@ -18,6 +18,7 @@ from iggy_spark.payload import Payload
 from iggy_spark.retry import Retry, TransientError
 from iggy_spark.sinks import http_body
 from iggy_spark.sinks.base import Portion, Refusal, Spans, Task, Written
+from iggy_spark.sinks.circuit import Circuit, Own, State, pause_s
 from iggy_spark.sinks.web import SUCCESS, TOO_LARGE, Answer, Place, Web, checked
 from iggy_spark.sinks.web_chunks import Refused, Run, runs, search
 from iggy_spark.sinks.web_login import FileLogin, Login, OAuth2Login
@@ -35,13 +36,23 @@ class HttpSink:
     exactly_once = False
     keeps_place = False
 
-    def __init__(self, settings: blocks.Http, payload: Payload, *, name: str, retry: Retry) -> None:
-        """`name` is the sink's; it is part of the keys of requests. Touches nothing yet.
+    def __init__(
+        self,
+        settings: blocks.Http,
+        payload: Payload,
+        *,
+        name: str,
+        retry: Retry,
+        circuit: State | None = None,
+    ) -> None:
+        """`name` is the sink's; it is part of the keys of requests. `circuit` is what its tasks
+        share of the breaker. Touches nothing yet.
 
         Raises:
             OptionError: a field of the settings is wrong.
         """
         self._settings, self._name, self._retry = settings, name, retry
+        self._circuit = Circuit(circuit or Own(), pause_s=pause_s(retry.policy))
         self._texts = http_body.texts(settings, payload)
         self._headers = http_body.headers(settings, payload)
         if any(code not in SUCCESS for code in settings.success_codes):
@@ -114,7 +125,8 @@ class HttpSink:
         headers = {**self._headers, "Idempotency-Key": key}
 
         def work() -> Refused | None:
-            answer = web.send(self._settings.method, body=body, headers=headers)
+            method = self._settings.method
+            answer = self._circuit.call(lambda: web.send(method, body=body, headers=headers))
             return self._judge(answer)
 
         return self._retry.call(work, what=self._place.name)

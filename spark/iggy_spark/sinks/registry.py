@@ -6,6 +6,7 @@ Their modules are imported when they are asked for: each may need a library that
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from iggy_spark.connections import Reach
@@ -19,16 +20,22 @@ from iggy_spark.sinks.rows import table_fields
 
 
 def build(
-    config: JobConfig, *, show: Callable[[str], Any], retry: Retry, reach: Reach | None = None
+    config: JobConfig,
+    *,
+    show: Callable[[str], Any],
+    retry: Retry,
+    reach: Reach | None = None,
+    away: Path | None = None,
 ) -> Sink:
     """The sink of a job. `show` takes a line for a person; tasks have nobody to show it to. `reach`
-    leads to the broker; without it settings are checked, and nothing can be sent there.
+    leads to the broker; without it settings are checked, and nothing can be sent there. `away` is
+    the folder of `absence`, where tasks see it.
 
     Raises:
         OptionError: the sink's settings do not fit each other, or a library is missing.
     """
     try:
-        sink = _build(config, show, retry, reach)
+        sink = _build(config, show, retry, reach, away)
     except ModuleNotFoundError as error:
         raise OptionError(
             f"sink.type: {config.sink.type} needs the Python package {error.name}: "
@@ -53,7 +60,11 @@ def _check_exactly_once(config: JobConfig, sink: Sink) -> None:
 
 
 def _build(
-    config: JobConfig, show: Callable[[str], Any], retry: Retry, reach: Reach | None
+    config: JobConfig,
+    show: Callable[[str], Any],
+    retry: Retry,
+    reach: Reach | None,
+    away: Path | None,
 ) -> Sink:
     sink = config.sink
     match sink.type:
@@ -69,7 +80,7 @@ def _build(
         case "Iceberg" | "Delta" | "Jdbc":
             return _table(config, retry)
         case "Elasticsearch" | "Quickwit" | "Http" | "ClickHouse" | "Mongo":
-            return _service(config, retry)
+            return _service(config, retry, away)
         case "Iggy":
             from iggy_spark.sinks.iggy import IggySink
 
@@ -103,7 +114,7 @@ def _table(config: JobConfig, retry: Retry) -> Sink:
     return JdbcSink(sink.jdbc, fields, name=config.name, retry=retry)
 
 
-def _service(config: JobConfig, retry: Retry) -> Sink:
+def _service(config: JobConfig, retry: Retry, away: Path | None) -> Sink:
     sink = config.sink
     if sink.elasticsearch is not None:
         from iggy_spark.sinks.elasticsearch import ElasticsearchSink
@@ -127,7 +138,9 @@ def _service(config: JobConfig, retry: Retry) -> Sink:
         from iggy_spark.sinks.mongo import MongoSink
 
         return MongoSink(sink.mongo, config.payload, retry=retry)
+    from iggy_spark.sinks.circuit import Shared
     from iggy_spark.sinks.http import HttpSink
 
     assert sink.http is not None, "checked with the configuration"
-    return HttpSink(sink.http, config.payload, name=config.name, retry=retry)
+    circuit = Shared(away) if away is not None and away.is_dir() else None
+    return HttpSink(sink.http, config.payload, name=config.name, retry=retry, circuit=circuit)
