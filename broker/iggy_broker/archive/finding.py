@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from iggy_broker.archive.copying import Tail, Vanished, read_manifest, tail_of
 from iggy_broker.archive.ownership import Ownership
@@ -14,6 +15,9 @@ from iggy_broker.storage.disk import Disk
 from iggy_wire import archive
 from iggy_wire.archive import Life, Manifest
 from iggy_wire.errors import WireError
+
+READS: Final = 2
+"""Of a manifest that cannot be understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +133,17 @@ def _manifest(
 
 
 def read_if_any(store: ArchiveStore, key: str) -> Manifest | None:
-    """None for what is no manifest, or is gone: it is written anew."""
-    try:
-        return read_manifest(store, key)
-    except (WireError, FileNotFoundError):
-        return None
+    """None for what is no manifest, or is gone: it is written anew.
+
+    What came wrong is read again: without its manifest a segment would be passed over.
+    """
+    for _ in range(READS):
+        with contextlib.suppress(WireError):
+            try:
+                return read_manifest(store, key)
+            except FileNotFoundError:
+                return None
+    return None
 
 
 def _is_whole(sizes: dict[str, int], found: Found, manifest: Manifest) -> bool:

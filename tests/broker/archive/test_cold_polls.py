@@ -204,6 +204,21 @@ def test_a_block_that_came_wrong_once_is_read_again(
     assert not lies
 
 
+def test_so_is_a_manifest(cold: ColdTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+    lies, read = keys(cold, "json"), cold.store.read
+
+    def lying(key: str, size_bytes: int, position: int) -> bytes:
+        data = read(key, size_bytes, position)
+        if key not in lies:
+            return data
+        lies.remove(key)
+        return data[: len(data) // 2]
+
+    monkeypatch.setattr(cold.store, "read", lying)
+    assert cold.read_on() == cold.sent
+    assert not lies
+
+
 def test_an_archive_that_is_away_refuses_for_now_and_skips_nothing(cold: ColdTopic) -> None:
     for strategy in (
         PollingStrategy.first(),
