@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import mongo_cases
@@ -93,6 +95,16 @@ def test_of_one_bulk_the_last_message_of_an_id_is_sent(
     write(target, 4, **of_values({"key": "a"}, {"key": "b"}, {"key": "a"}, {"key": "c"}))
 
     assert [sorted(offsets) for offsets in sent(server)] == [[1, 2], [2], [3]]
+
+
+def test_dead_letters_come_back_in_any_order(server: PlayedMongo, target: CollectionTarget) -> None:
+    made = of_values({"key": "a"}, {"key": "a"}, {"key": "a"})
+    (portion,) = portions(wanted(0, 3), **made)
+    turned = replace(portion, rows=portion.rows.take(pa.array([2, 0, 1])))
+
+    target.sink(made["payload"]).write_task(wanted(0, 3), [turned], PlayedTask())
+
+    assert place(server)[2] == 2
 
 
 def test_a_refused_message_leaves_the_one_before_it(

@@ -77,7 +77,8 @@ class Bulk:
     def _last_of_ids(self) -> list[int]:
         """The rows that nothing in this portion replaces, so that order does not matter."""
         last: dict[Value, int] = {}
-        for row in self.documents:
+        # Dead letters on their way back come in any order.
+        for row in sorted(self.documents, key=self.offsets.__getitem__):
             if (before := last.get(self.ids[row])) is not None:
                 self._earlier[row] = before
             last[self.ids[row]] = row
