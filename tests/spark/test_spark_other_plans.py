@@ -37,6 +37,7 @@ def setup(topic: Topic, tmp_path: Path) -> Setup:
     return made
 
 
+@pytest.mark.timeout(600)  # a Java of its own, on a busy machine
 def test_a_killed_job_goes_on_with_other_cores_and_fewer_tasks(
     spark: SparkSession, topic: Topic, setup: Setup
 ) -> None:
@@ -81,7 +82,7 @@ def test_a_batch_of_which_some_tasks_had_ended_is_repeated_by_others(
     assert setup.rows() == every(p0=7_000)
 
 
-@pytest.mark.parametrize("kind", ["Iceberg", "Delta"])
+@pytest.mark.parametrize("kind", [pytest.param("Iceberg", marks=pytest.mark.long), "Delta"])
 def test_a_table_knows_what_it_has_whatever_the_tasks_are(
     spark: SparkSession, topic: Topic, store: ObjectStore, tmp_path: Path, kind: str
 ) -> None:
