@@ -133,17 +133,27 @@ def _manifest(
 
 
 def read_if_any(store: ArchiveStore, key: str) -> Manifest | None:
-    """None for what is no manifest, or is gone: it is written anew.
-
-    What came wrong is read again: without its manifest a segment would be passed over.
-    """
-    for _ in range(READS):
-        with contextlib.suppress(WireError):
-            try:
-                return read_manifest(store, key)
-            except FileNotFoundError:
-                return None
+    """None for what is no manifest, or is gone: it is written anew."""
+    with contextlib.suppress(WireError):
+        return read_again(store, key)
     return None
+
+
+def read_again(store: ArchiveStore, key: str) -> Manifest | None:
+    """None: it is gone. What came wrong is read again: without its manifest a segment would be
+    passed over.
+
+    Raises:
+        WireError: it is no manifest.
+        ArchiveError: the archive does not say.
+    """
+    try:
+        for _ in range(READS - 1):
+            with contextlib.suppress(WireError):
+                return read_manifest(store, key)
+        return read_manifest(store, key)
+    except FileNotFoundError:
+        return None
 
 
 def _is_whole(sizes: dict[str, int], found: Found, manifest: Manifest) -> bool:

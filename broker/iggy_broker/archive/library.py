@@ -34,7 +34,7 @@ from iggy_broker.errors import Reject
 from iggy_broker.logs import event
 from iggy_broker.metrics import Counters
 from iggy_broker.storage.older import NotHere
-from iggy_wire.archive import Life
+from iggy_wire.archive import Life, Manifest
 from iggy_wire.archive_fences import NO_FENCES
 from iggy_wire.archive_listing import Segment, folders, parse_folder
 from iggy_wire.errors import ErrorCode
@@ -202,6 +202,23 @@ class Library:
             logger.error("! in the archive, %s", detail, extra=told)
         return Reject(block.damage_code, detail)
 
+    def check_gap(self, life: LifeKey, segment: Segment | None, end: int) -> None:
+        """A poll may go on to a segment, or to the log at offset `end`: what is missing before that
+        is not there. NotHere, Reject: its manifest is, and cannot be understood.
+        """
+        shelf = self._shelves[life]
+        key = shelf.damaged_before(segment, end)
+        if key is None:
+            return
+        if self.now_s() - shelf.listed_s >= DAMAGE_AGAIN_S:
+            raise self.look_again(life, end)
+        offset = shelf.damaged[key]
+        detail = f"{key} is no manifest; messages from offset {offset} on are not served"
+        if self._patience.may_tell(key, self.now_s()):
+            told = event("archive_damaged", folder=life.folder, offset=offset)
+            logger.error("! in the archive, %s", detail, extra=told)
+        raise Reject(ErrorCode.CANNOT_READ_MESSAGE, detail)
+
     def close(self) -> None:
         """Fetch nothing more."""
         self._fetches.close()
@@ -261,7 +278,7 @@ class Library:
         found = joined(parts)
         if not found.keys:
             await run(check_owner)
-        manifests = unchanging(before) | found.last
+        manifests: dict[str, Manifest | None] = {**unchanging(before), **found.last}
         new = [key for key in found.keys if key not in manifests]
         reads = [new[number::_MANIFEST_READS] for number in range(_MANIFEST_READS)]
         reading = [run(partial(read_manifests, keys=part)) for part in reads if part]
@@ -269,6 +286,7 @@ class Library:
             manifests |= read
         there = {key: manifests[key] for key in found.keys if key in manifests}
         shelf = put_up(found.sizes, there, ours, fences=fences, end=end, before=before)
+        shelf.listed_s = self.now_s()
         self._shelves[life] = shelf
         for key in shelf.listing.missing:
             if self._patience.may_tell(key, self.now_s()):

@@ -41,6 +41,7 @@ class ArchiveReads:
         segment = shelf.listing.at_time(timestamp_us)
         if segment is None and shelf.end != asked.end:
             raise self._library.look_again(life, asked.end)
+        self._library.check_gap(life, segment, asked.end)
         while segment is not None and segment.start_offset < asked.end:
             offset = self._in_segment(life, segment, timestamp_us)
             if offset < segment.next_offset or not segment.left_out:
@@ -68,6 +69,8 @@ class ArchiveReads:
         is_gap = segment is None or offset < segment.start_offset
         if is_gap and shelf.end != asked.end:
             raise self._library.look_again(life, asked.end)
+        if is_gap:
+            self._library.check_gap(life, segment, asked.end)
         if segment is None:
             return None
         begin = max(offset, segment.start_offset)

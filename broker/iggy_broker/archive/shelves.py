@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from iggy_broker.archive.blocks import Table
-from iggy_broker.archive.finding import read_if_any
+from iggy_broker.archive.finding import read_again, read_if_any
 from iggy_broker.archive.store import ArchiveError, ArchiveStore
 from iggy_wire.archive import OWNER_KEY, Life, Manifest, parse_key
 from iggy_wire.archive_fences import Fences
 from iggy_wire.archive_listing import Listing, Segment, life_of, listing
+from iggy_wire.errors import WireError
 
 TABLES_MAX: Final = 256
 """Of one partition."""
@@ -26,8 +27,22 @@ class Shelf:
     """By key."""
     end: int
     """Where the log of the partition began then."""
+    damaged: Mapping[str, int]
+    """First offsets of segments whose manifests cannot be understood, by these."""
+    listed_s: float = 0.0
+    """When that was."""
     tables: dict[str, Table] = field(default_factory=dict)
     """By key of the segment's manifest, those that were used last behind."""
+
+    def damaged_before(self, segment: Segment | None, end: int) -> str | None:
+        """A manifest that cannot be understood, of what is missing right before a segment, or
+        before offset `end` and behind all of them.
+        """
+        stop = end if segment is None else min(end, segment.start_offset)
+        for key, first_offset in self.damaged.items():
+            if first_offset < stop and self.listing.at_offset(first_offset) is segment:
+                return key
+        return None
 
     def table(self, segment: Segment) -> Table | None:
         """Where blocks begin, if that was looked up."""
@@ -86,15 +101,23 @@ def check_owner(store: ArchiveStore) -> None:
         raise ArchiveError("the archive is empty, it has not even an owner: is it mounted?")
 
 
-def read_manifests(store: ArchiveStore, keys: Iterable[str]) -> dict[str, Manifest]:
-    """Read some, by key; what is no manifest, or is gone, is left out. ArchiveError."""
-    found = {key: read_if_any(store, key) for key in keys}
-    return {key: manifest for key, manifest in found.items() if manifest is not None}
+def read_manifests(store: ArchiveStore, keys: Iterable[str]) -> dict[str, Manifest | None]:
+    """Read some, by key: None for what is no manifest; what is gone is left out. ArchiveError."""
+    found: dict[str, Manifest | None] = {}
+    for key in keys:
+        try:
+            manifest = read_again(store, key)
+        except WireError:
+            found[key] = None
+        else:
+            if manifest is not None:
+                found[key] = manifest
+    return found
 
 
 def put_up(
     sizes: Mapping[str, int],
-    manifests: Mapping[str, Manifest],
+    read: Mapping[str, Manifest | None],
     life: Life,
     *,
     fences: Fences,
@@ -105,9 +128,13 @@ def put_up(
 
     Of the one before it stays what cannot have changed.
     """
+    manifests = {key: manifest for key, manifest in read.items() if manifest is not None}
+    damaged = {
+        key: name.first_offset for key in read.keys() - manifests if (name := parse_key(key))
+    }
     named = [(key.rpartition("/")[0], manifest) for key, manifest in manifests.items()]
     listed = listing(named, life, sizes, fences=fences)
-    shelf = Shelf(listed, manifests, end)
+    shelf = Shelf(listed, manifests, end, damaged)
     if before is not None:
         for segment in listed.segments:
             key = segment.manifest_key

@@ -219,6 +219,34 @@ def test_so_is_a_manifest(cold: ColdTopic, monkeypatch: pytest.MonkeyPatch) -> N
     assert not lies
 
 
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_segment_whose_manifest_is_wrong_is_not_passed_over(
+    cold: ColdTopic, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    key = keys(cold, "json")[number]
+    good = cold.store.objects[key]
+    cold.store.objects[key] = good[: len(good) // 2]
+    named = parse_key(key)
+    assert named is not None
+    first = named.first_offset
+    for strategy in (PollingStrategy.offset(first), PollingStrategy.offset(first + 1)):
+        with pytest.raises(
+            Reject, match=f"{key} is no manifest; .* from offset {first} on"
+        ) as told:
+            cold.polled(strategy)
+        assert told.value.code is ErrorCode.CANNOT_READ_MESSAGE
+    told_of = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert len(told_of) == 1, "once a minute"
+    if first:
+        assert cold.polled(PollingStrategy.offset(first - 1)) == cold.sent[first - 1 : first]
+        with pytest.raises(Reject):
+            cold.read_on()
+
+    cold.store.objects[key] = good
+    cold.clock.pass_s(61)
+    assert cold.read_on() == cold.sent
+
+
 def test_an_archive_that_is_away_refuses_for_now_and_skips_nothing(cold: ColdTopic) -> None:
     for strategy in (
         PollingStrategy.first(),
