@@ -260,3 +260,18 @@ def test_files_behind_a_gap_are_listed_when_it_is_filled(tmp_path: Path) -> None
     assert seen == [5, 6, 9, 10]
     assert listed(lake) == [(0, n) for n in range(10)]
     assert len(files_in(lists_in(lake))) == 5
+
+
+def test_so_are_those_of_a_partition_that_the_next_batch_has_nothing_of(tmp_path: Path) -> None:
+    lake = FolderLake(tmp_path)
+    Driver(lake).carry((wanted(0, 3), wanted(0, 3, 1)))
+    for part in (wanted(3, 4, 1), wanted(6, 9, 1)):
+        sink(lake).write_task(part, portions(part), PlayedTask())
+    driver, seen = Driver(lake), []
+
+    for span in (wanted(3, 5), wanted(3, 6, 1), wanted(5, 6), wanted(9, 10, 1)):
+        driver.carry((span,))
+        seen.append([number for number in range(10) if (1, number) in listed(lake)])
+
+    assert seen == [[*range(4)], [*range(6)], [*range(9)], [*range(10)]]
+    assert len(files_in(lists_in(lake))) == 8

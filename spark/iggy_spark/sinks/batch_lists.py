@@ -88,13 +88,7 @@ class BatchLists:
         ends: dict[int, int] = {}
         for done in results:
             ends[done.partition] = max(done.end, ends.get(done.partition, 0))
-        # What lies behind the batch, where several tasks of a partition were killed, is listed
-        # when the gap before it is filled: `next` would pass over that.
-        ready = {
-            path: name
-            for path, name in self._waiting.items()
-            if name.first < ends.get(name.partition, name.end)
-        }
+        ready = self._ready(ends)
         then = dict(self._next)
         behind = [(name.partition, name.end) for name in ready.values()]
         for partition, end in [*ends.items(), *behind]:
@@ -102,6 +96,21 @@ class BatchLists:
         if then == self._next:
             return None
         return BatchList(tuple({*ready, *_files(results)}), then)
+
+    def _ready(self, ends: Mapping[int, int]) -> dict[str, FileName]:
+        """Files in place that can be listed with a batch that ends so in its partitions.
+
+        What lies behind the batch, or behind a gap where the batch has nothing, is listed when the
+        gap is filled: several tasks of a partition were killed, and `next` would pass over that.
+        """
+        ready: dict[str, FileName] = {}
+        reached = dict(self._next)
+        for path, name in sorted(self._waiting.items(), key=lambda item: item[1].first):
+            at = reached.get(name.partition, name.first)
+            if name.first < ends.get(name.partition, at + 1):
+                ready[path] = name
+                reached[name.partition] = max(at, name.end)
+        return ready
 
     def written(self, batch: BatchList) -> None:
         """A list is in place: what follows is the next batch's."""
