@@ -168,14 +168,18 @@ def test_a_reader_gets_more_ahead_the_longer_it_goes_on() -> None:
     assert readers.ahead_bytes(life(2), 10, now_s=0.0) == 0
 
 
-def test_partitions_that_are_read_share_until_they_are_not() -> None:
+def test_partitions_that_are_read_on_share_until_they_are_not() -> None:
     readers = Readers(100, 30)
     readers.went_on(life(1), (0, 1), 1000, now_s=0.0)
     assert readers.ahead_bytes(life(1), 1, now_s=0.0) == 100
-    readers.went_on(life(2), (0, 1), 1000, now_s=1.0)
+    for number in range(2, 9):
+        readers.went_on(life(number), (0, 1), 1000, now_s=1.0)
+    assert readers.ahead_bytes(life(1), 1, now_s=1.0) == 100, "they have looked once"
+    readers.went_on(life(2), (1, 2), 1000, now_s=1.0)
     assert readers.ahead_bytes(life(1), 1, now_s=1.0) == 50
+    assert readers.ahead_bytes(life(2), 2, now_s=1.0) == 100, "the first has not gone on yet"
     for number in range(3, 9):
-        readers.went_on(life(number), (0, 1), 1000, now_s=2.0)
+        readers.went_on(life(number), (1, 2), 1000, now_s=2.0)
     assert readers.ahead_bytes(life(1), 1, now_s=2.0) == 30
     readers.went_on(life(1), (1, 2), 1000, now_s=3.0 + ACTIVE_S)
     assert readers.ahead_bytes(life(1), 2, now_s=3.0 + ACTIVE_S) == 100
