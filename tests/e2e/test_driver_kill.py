@@ -111,3 +111,13 @@ def test_the_status_says_what_was_carried(work: Kubectl, store: ObjectStore) -> 
     assert eventually(progress, wanted, within_s=SHOWN_S) == wanted
     work.wait(f"igk/{SINK}", "condition=Ready")
     assert len(work.items("pods", "--selector", SELECTOR)) == 1
+
+
+def test_the_status_says_what_said_where_the_last_driver_began(work: Kubectl) -> None:
+    """The operator asks the driver's port."""
+
+    def start_by() -> list[str] | None:
+        return work.get("igk", SINK)["status"].get("start", {}).get("by")
+
+    wanted = ["checkpoint"]
+    assert eventually(start_by, wanted, within_s=SHOWN_S) == wanted
