@@ -30,6 +30,8 @@ KINDS = ("iggybrokers", "iggysinks", "iggysources", "iggystreams", "iggytopics",
 IDLE = ("--set", "image.tag=none", "--set", "image.pullPolicy=Never")
 ALONE = ("--set", "watch.all=false", *IDLE)
 WITHOUT_CRDS = ("--set", "crds.install=false")
+# An API server that is still setting a definition up puts its removal off by two minutes and more.
+FINALIZED_S = 400.0
 MONITORS = ("PodMonitor", "PrometheusRule")
 
 Charted = Callable[..., Path]
@@ -64,8 +66,7 @@ def charted(cluster: Kubectl, tmp_path: Path) -> Iterator[Charted]:
         return copy
 
     yield make
-    for kind in KINDS:
-        cluster.delete(definition(kind))
+    cluster.delete(*map(definition, KINDS), within_s=FINALIZED_S)
 
 
 def topic(**spec: Any) -> dict[str, Any]:
