@@ -78,7 +78,8 @@ def test_object_stores_are_reached_with_the_secrets_of_the_files(tmp_path: Path)
     job = made.jobs[0].job
     folder = f"{tmp_path}/data/secrets/sinks/default/keys"
     store = {"endpoint": "http://s3:8333", "pathStyle": True, "credentialsPath": folder}
-    assert job["sink"]["files"] == {"path": "s3a://lake/x", "format": "Parquet", "s3": store}
+    files = {"path": "s3a://lake/x", "format": "Parquet", "listBatches": False, "s3": store}
+    assert job["sink"]["files"] == files
     assert (job["checkpoint"], job["checkpointStore"]) == ("s3a://state/x", store)
     assert [secret.name for secret in made.secrets] == ["keys"]
     assert "hidden" not in repr(made)
